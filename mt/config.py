@@ -1,0 +1,335 @@
+"""Every user-visible setting, as dataclasses with units in the field comments.
+
+`from_mapping` turns plain dicts (composed YAML, a run's config.yaml) into these dataclasses and refuses unknown keys,
+wrong types and values out of range, naming the key and the remedy. Only the standard library is imported here.
+"""
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
+
+
+def _in_range(owner: str, name: str, value: float, low: float, high: float = math.inf) -> None:
+    rule = f"at least {low}" if math.isinf(high) else f"between {low} and {high}"
+    _require(low <= value <= high, f"{owner}.{name}={value}: must be {rule}")
+
+
+@dataclass
+class CorpusConfig:
+    """One parallel corpus: two text files, one TSV or JSONL file, or a dataset by name or local folder."""
+
+    source: str | None = None  # text file, one source sentence a line (.gz too); together with target
+    target: str | None = None  # text file, one target sentence a line (.gz too)
+    path: str | None = None  # one .tsv or .jsonl file (.gz too) that holds both sides
+    dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
+    dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
+    split: str = "train"  # the dataset's split
+    source_field: str | None = None  # column: number from 0 for TSV (default 0), key for JSONL and datasets (default: language)
+    target_field: str | None = None  # the same for the target side (TSV default 1)
+
+    def __post_init__(self) -> None:
+        kinds = [self.source is not None or self.target is not None, self.path is not None, self.dataset is not None]
+        _require(
+            sum(kinds) == 1,
+            "a corpus needs exactly one of: source with target (two text files), path (TSV or JSONL), or dataset; "
+            f"got source={self.source}, target={self.target}, path={self.path}, dataset={self.dataset}",
+        )
+        _require(
+            (self.source is None) == (self.target is None),
+            f"a corpus of two text files needs both source and target; got source={self.source}, target={self.target}",
+        )
+
+
+@dataclass
+class CleaningConfig:
+    """Which training pairs are dropped; every drop is counted by its reason. Sides are dropped together."""
+
+    max_characters: int = 2000  # per side
+    max_tokens: int = 256  # per side, after tokenising
+    max_length_ratio: float = 9.0  # longer side / shorter side in characters, where the longer has 20 or more; 0: off
+    drop_identical: bool = False  # source equal to target
+    drop_duplicates: bool = False  # pairs seen before, by hash
+
+    def __post_init__(self) -> None:
+        _in_range("data.cleaning", "max_characters", self.max_characters, 1)
+        _in_range("data.cleaning", "max_tokens", self.max_tokens, 1)
+        _in_range("data.cleaning", "max_length_ratio", self.max_length_ratio, 0)
+
+
+@dataclass
+class DataConfig:
+    """Corpora by split; each split maps names of your choice to corpora, which are read one after the other."""
+
+    source_language: str = "en"  # language codes choose the BLEU tokenizer and the default fields of JSONL and datasets
+    target_language: str = "zh"
+    train: dict[str, CorpusConfig] = field(default_factory=dict)
+    valid: dict[str, CorpusConfig] = field(default_factory=dict)
+    test: dict[str, CorpusConfig] = field(default_factory=dict)
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
+    cache_dir: str = "data/cache"  # encoded corpora, one folder per fingerprint
+    # chance that a training pair ending in a full stop on both sides loses both, so that the model knows text without
+    strip_final_stop_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        p = self.strip_final_stop_probability
+        _in_range("data", "strip_final_stop_probability", p, 0, 1)
+
+
+@dataclass
+class TokenizerConfig:
+    """SentencePiece models, trained on the cleaned training pairs and stored in the run."""
+
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+    joint: bool = True  # one model for both sides (needed for three-way tying)
+    vocabulary_size: int = 8000  # pieces, of the joint or the target model; shrinks with a warning on a small corpus
+    source_vocabulary_size: int | None = None  # pieces, with joint=false; null: vocabulary_size
+    source_normalization: Literal["identity", "nfkc", "nfkc_casefold"] = "identity"  # joint: must equal the target's
+    target_normalization: Literal["identity", "nfkc"] = "identity"
+    character_coverage: float = 0.9995  # share of characters that get a piece; the rest is spelled in bytes
+    training_sentences: int = 1_000_000  # per side, a seeded random sample of the corpus
+
+    def __post_init__(self) -> None:
+        _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300)
+        if self.source_vocabulary_size is not None:
+            _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300)
+        _in_range("tokenizer", "character_coverage", self.character_coverage, 0.9, 1.0)
+        _in_range("tokenizer", "training_sentences", self.training_sentences, 1)
+        _require(
+            not self.joint or self.source_normalization == self.target_normalization,
+            f"tokenizer.joint=true needs equal normalisation on both sides; got source_normalization="
+            f"{self.source_normalization}, target_normalization={self.target_normalization}: set joint=false",
+        )
+
+
+@dataclass
+class ModelConfig:
+    """The Transformer's shape. Sizes are in units (dimensions) of a token's vector."""
+
+    d_model: int = 256
+    d_ff: int = 1024
+    n_heads: int = 4
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+    norm_position: Literal["pre", "post"] = "pre"
+    norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    positions: Literal["sinusoidal", "rotary"] = "sinusoidal"
+    tying: Literal["three_way", "decoder", "none"] = "three_way"  # which embeddings share weights with the output layer
+    dropout: float = 0.1  # on embeddings and on the output of every sublayer
+    attention_dropout: float = 0.0  # on attention weights
+    activation_dropout: float = 0.0  # inside the feed-forward layer
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers"):
+            _in_range("model", name, getattr(self, name), 1)
+        _require(
+            self.d_model % self.n_heads == 0,
+            f"model.d_model={self.d_model} must be a multiple of model.n_heads={self.n_heads}",
+        )
+        _require(self.d_model % 2 == 0, f"model.d_model={self.d_model}: must be even")
+        _require(
+            self.positions != "rotary" or self.d_model // self.n_heads % 2 == 0,
+            f"model.positions=rotary needs an even head size; d_model/n_heads is {self.d_model // self.n_heads}",
+        )
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            _in_range("model", name, getattr(self, name), 0, 0.95)
+
+
+@dataclass
+class OptimConfig:
+    """Optimizer, learning-rate schedule and loss."""
+
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: hidden matrices by Muon, all else by AdamW
+    lr: float = 1e-3  # peak learning rate (noam: the factor in front of the paper's formula) of AdamW
+    muon_lr: float = 0.02  # peak learning rate of Muon
+    schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    warmup_steps: int = 4000  # updates
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0  # largest gradient norm; 0: no clipping
+    label_smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        _in_range("optim", "lr", self.lr, 0)
+        _in_range("optim", "muon_lr", self.muon_lr, 0)
+        _in_range("optim", "warmup_steps", self.warmup_steps, 0)
+        for name in ("beta1", "beta2"):
+            _in_range("optim", name, getattr(self, name), 0, 0.99999)
+        _in_range("optim", "eps", self.eps, 0)
+        _in_range("optim", "weight_decay", self.weight_decay, 0)
+        _in_range("optim", "clip_norm", self.clip_norm, 0)
+        _in_range("optim", "label_smoothing", self.label_smoothing, 0, 0.9)
+
+
+@dataclass
+class DecodeConfig:
+    """Search settings for validation, evaluation and translation."""
+
+    beam_size: int = 5  # 1 is greedy search
+    length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
+    max_length_ratio: float = 2.0  # longest output = ratio * source tokens + max_length_offset
+    max_length_offset: int = 10
+    max_source_tokens: int = 1024  # longer sources are cut, and flagged
+    batch_tokens: int = 4096  # source tokens times beam in one search batch
+
+    def __post_init__(self) -> None:
+        _in_range("decode", "beam_size", self.beam_size, 1, 1000)
+        _in_range("decode", "length_penalty", self.length_penalty, 0, 10)
+        _in_range("decode", "max_length_ratio", self.max_length_ratio, 0)
+        _in_range("decode", "max_length_offset", self.max_length_offset, 1)
+        _in_range("decode", "max_source_tokens", self.max_source_tokens, 2)
+        _in_range("decode", "batch_tokens", self.batch_tokens, 1)
+
+
+@dataclass
+class TrainerConfig:
+    """The training loop. A run ends at the first limit that it reaches; at least one limit must be set."""
+
+    seed: int = 1
+    max_steps: int | None = 100_000  # updates
+    max_epochs: float | None = None
+    max_minutes: float | None = None  # wall clock in training, validation included, summed over resumed sessions
+    batch_tokens: int = 4096  # tokens of the longer side per micro-batch
+    accumulate_batches: int = 1  # micro-batches per update
+    precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU that has it, else float32
+    compile: bool = False  # torch.compile
+    validate_every_steps: int = 1000  # updates
+    validate_max_sentences: int = 2000
+    validation_beam_size: int = 1
+    best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    early_stopping_patience: int | None = None  # validations without improvement
+    keep_last_checkpoints: int = 2
+    average_last_checkpoints: int = 0  # at the end, average the weights of this many last saves; 0: off
+    ema_decay: float = 0.0  # moving average of the weights, used for validation and as result; 0: off
+    max_skipped_steps: int = 100  # updates in a row with non-finite gradients before the run stops
+    log_every_steps: int = 50
+    shuffle_pool_batches: int = 64  # sentences of about this many batches are sorted by length together
+    tensorboard: bool = True
+
+    def __post_init__(self) -> None:
+        _require(
+            any(limit is not None for limit in (self.max_steps, self.max_epochs, self.max_minutes)),
+            "trainer: set at least one of max_steps, max_epochs, max_minutes",
+        )
+        for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, f"trainer.{name}={value}: must be greater than 0, or null for no limit")
+        for name in (
+            "batch_tokens", "accumulate_batches", "validate_every_steps", "validate_max_sentences", "log_every_steps",
+            "validation_beam_size", "keep_last_checkpoints", "max_skipped_steps", "shuffle_pool_batches",
+        ):  # fmt: skip
+            _in_range("trainer", name, getattr(self, name), 1)
+        _in_range("trainer", "average_last_checkpoints", self.average_last_checkpoints, 0)
+        _in_range("trainer", "ema_decay", self.ema_decay, 0, 0.99999)
+
+
+@dataclass
+class TrainConfig:
+    """One training run: everything that `mt train` composes and stores as config.yaml in the run folder."""
+
+    name: str = "default"  # the run's name; experiments set it to their own
+    run_dir: str | None = None  # null: runs/NAME; relative to the folder the command was started in
+    device: str = "auto"  # auto (cuda, then mps, else cpu), cpu, cuda, cuda:N, mps
+    resume: bool = False  # continue the unfinished run in run_dir; without it a folder that holds a run is refused
+    init_from: str | None = None  # a trained folder whose weights and tokenizer start this run (fine-tuning)
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def __post_init__(self) -> None:
+        _require(
+            self.model.tying != "three_way" or self.tokenizer.joint,
+            "model.tying=three_way needs one vocabulary for both sides: set tokenizer.joint=true or model.tying=decoder",
+        )
+        _require(bool(self.name) and "/" not in self.name, f"name={self.name!r}: must be a name without '/'")
+
+
+def suggest(word: str, known: typing.Iterable[str]) -> str:
+    """Returns '; did you mean X?' for the nearest known word, or '' where none is near."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if not near:  # compare the last part of a dotted key as well
+        leaf = {key.rsplit(".", 1)[-1]: key for key in known}
+        near = [leaf[m] for m in difflib.get_close_matches(word.rsplit(".", 1)[-1], leaf, n=1, cutoff=0.6)]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def known_keys(cls: type, prefix: str = "") -> list[str]:
+    """Returns the dotted names of all settings below a dataclass, groups included."""
+    keys = []
+    for name, hint in typing.get_type_hints(cls).items():
+        keys.append(prefix + name)
+        if dataclasses.is_dataclass(hint):
+            keys += known_keys(hint, f"{prefix}{name}.")
+    return keys
+
+
+def from_mapping(cls: type[T], mapping: Any, key: str = "") -> T:
+    """Returns an instance of the dataclass `cls` filled from nested dicts.
+
+    Missing keys take their defaults. Raises ValueError for an unknown key (with the nearest known one), a value of the
+    wrong type, or a value out of range.
+    """
+    _require(isinstance(mapping, dict), f"{key or 'the configuration'}: expected keys and values, got {mapping!r}")
+    hints = typing.get_type_hints(cls)
+    prefix = f"{key}." if key else ""
+    for name in mapping:
+        if name not in hints:
+            raise ValueError(f"unknown setting {prefix}{name}{suggest(prefix + str(name), known_keys(cls, prefix))}")
+    return cls(**{name: _convert(hints[name], value, prefix + name) for name, value in mapping.items()})
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """Returns nested plain dicts, from which `from_mapping` makes an equal dataclass."""
+    return dataclasses.asdict(config)
+
+
+def _convert(hint: Any, value: Any, key: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):  # only X | None is used
+        if value is None:
+            return None
+        return _convert(next(arg for arg in typing.get_args(hint) if arg is not type(None)), value, key)
+    if origin is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            near = suggest(str(value), choices)
+            raise ValueError(f"{key}={value}: must be one of {', '.join(choices)}{near}")
+        return value
+    if origin is dict:
+        _require(isinstance(value, dict), f"{key}={value!r}: expected names with corpora, such as {{main: {{path: a.tsv}}}}")
+        return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
+    if dataclasses.is_dataclass(hint):
+        return from_mapping(hint, value, key)
+    if hint is bool and isinstance(value, bool):
+        return value
+    if hint is int and not isinstance(value, bool):
+        if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+            return int(value)
+    if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:  # YAML 1.1 reads 1e-3 as a string
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    raise ValueError(f"{key}={value!r}: must be {words[hint]}")

@@ -1,0 +1,44 @@
+"""Which pairs go into which batch: pure functions of lengths, token budget, seed and epoch."""
+
+import numpy as np
+
+
+def cut_by_budget(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
+    """Returns the starts [batches+1] of consecutive batches over items with these lengths (the last entry is the count).
+
+    A batch grows until one more item would exceed batch_tokens; an item longer than the budget is a batch of its own.
+    """
+    cumulative = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    starts, position = [0], 0
+    while position < len(lengths):
+        limit = cumulative[position] + batch_tokens
+        position = max(int(np.searchsorted(cumulative, limit, side="right")) - 1, position + 1)
+        starts.append(position)
+    return np.array(starts, dtype=np.int64)
+
+
+def plan_epoch(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    batch_tokens: int,
+    pool_batches: int,
+    seed: int,
+    epoch: int,
+) -> list[np.ndarray]:
+    """Returns the batches of one epoch, each an array of pair indices; every pair occurs once.
+
+    Pairs are shuffled, cut into pools of about pool_batches batches, sorted by length inside each pool, cut into batches
+    of at most batch_tokens tokens of the longer side (with </s> or <s>), and the batches are shuffled. The same arguments
+    give the same plan on any machine. source_lengths, target_lengths: [pairs] tokens without </s>.
+    """
+    rng = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, epoch]))
+    order = rng.permutation(len(source_lengths))
+    cost = np.maximum(source_lengths, target_lengths).astype(np.int64) + 1
+    pools = cut_by_budget(cost[order], batch_tokens * pool_batches)
+    batches: list[np.ndarray] = []
+    for start, end in zip(pools[:-1], pools[1:], strict=True):
+        pool = order[start:end]
+        pool = pool[np.lexsort((source_lengths[pool], target_lengths[pool]))]
+        cuts = cut_by_budget(cost[pool], batch_tokens)
+        batches += [pool[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [batches[index] for index in rng.permutation(len(batches))]

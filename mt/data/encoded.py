@@ -1,0 +1,243 @@
+"""A corpus tokenised once and kept as memory-mapped Arrow, so that neither loading nor workers cost memory.
+
+A cache folder holds pairs.arrow (columns source_ids and target_ids: list<int32>, source and target: string) and
+metadata.json. It is written under another name and renamed, so that a folder of the right name is complete.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock
+
+from mt.config import CleaningConfig, CorpusConfig, DataConfig
+from mt.data.clean import clean_pairs, strip_final_stops
+from mt.data.corpus import corpus_fingerprint, read_corpora
+from mt.tokenizer import TokenizerPair
+
+FORMAT_VERSION = 1  # raise it when the files or what cleaning and encoding do to a pair change
+_BATCH_PAIRS = 10_000
+_BATCH_CHARACTERS = 1 << 26  # Arrow's offsets are 31-bit: a batch of very long texts is cut earlier
+_SCHEMA = pa.schema(
+    [
+        ("source_ids", pa.list_(pa.int32())),
+        ("target_ids", pa.list_(pa.int32())),
+        ("source", pa.string()),
+        ("target", pa.string()),
+    ]
+)
+
+
+class EncodedCorpus:
+    """The pairs of a cache folder, by index, without bos and eos. Pickles as its path: each worker maps the file anew.
+
+    Raises ValueError where the folder is not a complete cache of this format version.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
+            if metadata["format_version"] != FORMAT_VERSION:
+                raise ValueError(f"format version {metadata['format_version']}, must be {FORMAT_VERSION}")
+            file = pa.ipc.open_file(pa.memory_map(str(folder / "pairs.arrow")))
+            self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]
+            self._starts = np.cumsum([0] + [batch.num_rows for batch in self._batches])  # first pair of each batch
+            if self._starts[-1] != metadata["pairs"]:
+                raise ValueError(f"{self._starts[-1]} pairs, must be {metadata['pairs']}")
+        except (OSError, ValueError, KeyError, TypeError) as error:  # ArrowInvalid is a ValueError
+            raise ValueError(f"{folder}: not a complete encoded corpus ({error}): delete it") from error
+        self.metadata = metadata
+        self.fingerprint: str = metadata["fingerprint"]
+        self.counts: Counter[str] = Counter(metadata["dropped"])
+        self._source = [_views(batch.column("source_ids")) for batch in self._batches]
+        self._target = [_views(batch.column("target_ids")) for batch in self._batches]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path]]:
+        return EncodedCorpus, (self.folder,)
+
+    @cached_property
+    def source_lengths(self) -> np.ndarray:
+        """Returns the number of source tokens of each pair, int32 [pairs]."""
+        return np.concatenate([np.diff(offsets) for offsets, _ in self._source], dtype=np.int32)
+
+    @cached_property
+    def target_lengths(self) -> np.ndarray:
+        """Returns the number of target tokens of each pair, int32 [pairs]."""
+        return np.concatenate([np.diff(offsets) for offsets, _ in self._target], dtype=np.int32)
+
+    def source_ids(self, i: int) -> np.ndarray:
+        """Returns the source ids of pair i: a read-only int32 view into the file, [source_lengths[i]]."""
+        batch, row = self._locate(i)
+        offsets, values = self._source[batch]
+        return values[offsets[row] : offsets[row + 1]]
+
+    def target_ids(self, i: int) -> np.ndarray:
+        """Returns the target ids of pair i: a read-only int32 view into the file, [target_lengths[i]]."""
+        batch, row = self._locate(i)
+        offsets, values = self._target[batch]
+        return values[offsets[row] : offsets[row + 1]]
+
+    def texts(self, i: int) -> tuple[str, str]:
+        """Returns the source and target strings of pair i."""
+        batch, row = self._locate(i)
+        columns = self._batches[batch]
+        return columns.column("source")[row].as_py(), columns.column("target")[row].as_py()
+
+    def _locate(self, i: int) -> tuple[int, int]:
+        """Returns the number of the record batch and the row in it."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"pair {i} of {len(self)}")
+        batch = int(np.searchsorted(self._starts, i, side="right")) - 1
+        return batch, i - int(self._starts[batch])
+
+
+def _views(column: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns offsets [rows + 1] and values of a list<int32> column without copying."""
+    return column.offsets.to_numpy(zero_copy_only=True), column.values.to_numpy(zero_copy_only=True)
+
+
+def encode_corpus(
+    corpora: dict[str, CorpusConfig],
+    data: DataConfig,
+    tokenizers: TokenizerPair,
+    clean: bool = True,
+    split: str = "train",
+    progress: Callable[[int], None] | None = None,
+) -> EncodedCorpus:
+    """Returns the pairs of all corpora in order, from the cache in data.cache_dir or encoded now.
+
+    With `clean` (training) pairs are dropped by data.cleaning and lose final stops; without it (validation, test) every
+    pair stays, so that pair i is line i. `split` stands in messages. `progress` gets the number of pairs done so far.
+    Processes that ask for the same corpus at once encode it once. Raises ValueError for bad corpora and where no pair
+    is left.
+    """
+    if not corpora:
+        raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
+    fingerprint = _fingerprint(corpora, data, tokenizers, clean, split)
+    cache_dir = Path(data.cache_dir)
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"data.cache_dir={data.cache_dir}: cannot be created ({error.strerror})") from error
+    folder = cache_dir / fingerprint
+    with FileLock(cache_dir / f"{fingerprint}.lock"):
+        if folder.exists():
+            try:
+                return EncodedCorpus(folder)
+            except ValueError:  # broken or of an older version: built anew
+                shutil.rmtree(folder)
+        unfinished = cache_dir / f"{fingerprint}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
+        unfinished.mkdir()
+        counts: Counter[str] = Counter()
+        pairs = read_corpora(corpora, data, split)
+        if clean:
+            pairs = strip_final_stops(clean_pairs(pairs, data.cleaning, counts), data.strip_final_stop_probability)
+        try:
+            kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
+            if kept == 0:
+                dropped = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
+                raise ValueError(f"data.{split}: no pair is left after data.cleaning (dropped {dropped or 'none'})")
+            _write_metadata(unfinished, fingerprint, kept, counts, tokenizers, data.cleaning if clean else None)
+            os.replace(unfinished, folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return EncodedCorpus(folder)
+
+
+def _fingerprint(
+    corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: TokenizerPair, clean: bool, split: str
+) -> str:
+    """Returns a SHA-256 hex digest of all that the encoded pairs depend on."""
+    parts = {
+        "format_version": FORMAT_VERSION,
+        "corpora": [corpus_fingerprint(corpus, data, f"data.{split}.{name}") for name, corpus in corpora.items()],
+        "cleaning": asdict(data.cleaning) | {"final_stop": data.strip_final_stop_probability} if clean else None,
+        "tokenizers": tokenizers.fingerprint,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _batches(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    batch: list[tuple[str, str]] = []
+    characters = 0
+    for pair in pairs:
+        batch.append(pair)
+        characters += len(pair[0]) + len(pair[1])
+        if len(batch) == _BATCH_PAIRS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _write_pairs(
+    folder: Path,
+    pairs: Iterable[tuple[str, str]],
+    tokenizers: TokenizerPair,
+    cleaning: CleaningConfig | None,
+    counts: Counter[str],
+    progress: Callable[[int], None] | None,
+) -> int:
+    """Writes pairs.arrow and returns the number of pairs in it."""
+    kept = 0
+    with open(folder / "pairs.arrow", "wb") as file:
+        with pa.ipc.new_file(file, _SCHEMA) as writer:
+            for batch in _batches(pairs):
+                sources, targets = [source for source, _ in batch], [target for _, target in batch]
+                rows = zip(tokenizers.source.encode(sources), tokenizers.target.encode(targets), batch, strict=True)
+                rows = [(s, t, *texts) for s, t, texts in rows if cleaning is None or _has_tokens(s, t, cleaning, counts)]
+                if rows:
+                    columns = zip(zip(*rows, strict=True), _SCHEMA.types, strict=True)
+                    writer.write_batch(pa.record_batch([pa.array(c, kind) for c, kind in columns], schema=_SCHEMA))
+                kept += len(rows)
+                if progress is not None:
+                    progress(kept + counts.total())
+        file.flush()
+        os.fsync(file.fileno())
+    return kept
+
+
+def _has_tokens(source: list[int], target: list[int], cleaning: CleaningConfig, counts: Counter[str]) -> bool:
+    """Returns whether both sides have from 1 to max_tokens tokens; counts the reason where not."""
+    if not source or not target:  # normalisation can leave nothing
+        counts["empty target" if source else "empty source"] += 1
+        return False
+    if max(len(source), len(target)) > cleaning.max_tokens:
+        counts["too many tokens"] += 1
+        return False
+    return True
+
+
+def _write_metadata(
+    folder: Path,
+    fingerprint: str,
+    pairs: int,
+    counts: Counter[str],
+    tokenizers: TokenizerPair,
+    cleaning: CleaningConfig | None,
+) -> None:
+    metadata = {
+        "format_version": FORMAT_VERSION,
+        "fingerprint": fingerprint,
+        "tokenizer_fingerprint": tokenizers.fingerprint,
+        "cleaning": None if cleaning is None else asdict(cleaning),
+        "pairs": pairs,
+        "dropped": dict(counts),
+    }
+    with open(folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
+        json.dump(metadata, file, ensure_ascii=False, indent=2)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,86 @@
+"""Where each sentence lies in a packed stream of tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """B sentences laid end to end in a stream of N tokens, without padding.
+
+    `lengths` are kept on the host, so that shapes can be decided without waiting for a GPU.
+    """
+
+    lengths: tuple[int, ...]  # B sentence lengths in tokens
+    cumulative_lengths: Tensor  # [B+1] int32: sentence b is stream[cumulative_lengths[b]:cumulative_lengths[b+1]]
+    positions: Tensor  # [N] int64: index of each token in its sentence, from 0
+
+    @staticmethod
+    def from_lengths(lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
+        """Returns the layout of sentences with these lengths (each at least 1)."""
+        count = torch.tensor(lengths, dtype=torch.int64)
+        cumulative = torch.zeros(len(lengths) + 1, dtype=torch.int64)
+        torch.cumsum(count, 0, out=cumulative[1:])
+        positions = torch.arange(int(cumulative[-1])) - torch.repeat_interleave(cumulative[:-1], count)
+        return Layout(tuple(int(n) for n in lengths), cumulative.to(torch.int32).to(device), positions.to(device))
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths, default=0)
+
+    @cached_property
+    def flat_index(self) -> Tensor:
+        """[N] int64: where each token lies in the flattened padded form [B * longest]."""
+        count = torch.tensor(self.lengths, dtype=torch.int64)
+        sentence = torch.repeat_interleave(torch.arange(len(self.lengths)), count).to(self.positions.device)
+        return sentence * self.longest + self.positions
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """[B, longest] bool: True where the padded form holds a token."""
+        device = self.positions.device
+        count = torch.tensor(self.lengths, dtype=torch.int64).to(device)
+        return torch.arange(self.longest, device=device) < count[:, None]
+
+    def to(self, device: torch.device) -> "Layout":
+        return Layout(
+            self.lengths,
+            self.cumulative_lengths.to(device, non_blocking=True),
+            self.positions.to(device, non_blocking=True),
+        )
+
+    def pad(self, stream: Tensor) -> Tensor:
+        """Returns [B, longest, ...] of a stream [N, ...], zero where there is no token."""
+        padded = stream.new_zeros(len(self.lengths) * self.longest, *stream.shape[1:])
+        padded = padded.index_copy(0, self.flat_index, stream)
+        return padded.view(len(self.lengths), self.longest, *stream.shape[1:])
+
+    def unpad(self, padded: Tensor) -> Tensor:
+        """Returns the stream [N, ...] of a padded tensor [B, longest, ...]."""
+        return padded.flatten(0, 1).index_select(0, self.flat_index)
+
+
+def equal_length_groups(q_layout: Layout, k_layout: Layout) -> list[tuple[int, int, int, int, int]]:
+    """Returns runs of neighbouring sentences that agree in both lengths.
+
+    Each run is (sentences, q_start, q_length, k_start, k_length), starts being positions in the streams: inside a run
+    the stream *is* the padded form, so attention needs neither copies nor masks.
+    """
+    groups: list[tuple[int, int, int, int, int]] = []
+    count = q_start = k_start = 0
+    previous: tuple[int, int] | None = None
+    for lengths in zip(q_layout.lengths, k_layout.lengths, strict=True):
+        if previous is not None and lengths != previous:
+            groups.append((count, q_start, previous[0], k_start, previous[1]))
+            q_start += count * previous[0]
+            k_start += count * previous[1]
+            count = 0
+        previous = lengths
+        count += 1
+    if previous is not None:
+        groups.append((count, q_start, previous[0], k_start, previous[1]))
+    return groups

@@ -1,0 +1,137 @@
+"""The encoder-decoder Transformer (Attention Is All You Need) on packed streams of tokens."""
+
+import math
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+from mt.config import ModelConfig
+from mt.model.attention import Attend, attend_grouped, attend_padded
+from mt.model.dropout import dropout
+from mt.model.embedding import Embedding
+from mt.model.layers import DecoderLayer, EncoderLayer, make_norm
+from mt.model.layout import Layout
+from mt.model.state import DecoderState
+
+
+class Transformer(nn.Module):
+    """Maps source and target streams to hidden vectors, whose products with the output table are the logits.
+
+    Initialisation (F_in, F_out: a matrix's sizes; fused Q, K, V count as separate matrices):
+
+    | parameter                              | distribution                                      |
+    |----------------------------------------|---------------------------------------------------|
+    | embeddings, output table               | normal, deviation 1/sqrt(d_model)                 |
+    | linear maps                            | uniform, bound sqrt(6 / (F_in + F_out)) (Xavier)  |
+    | pre-norm: last map of each sublayer    | the same, divided by sqrt(sublayers of its stack) |
+    | biases                                 | 0                                                 |
+    | norms                                  | weight 1, bias 0                                  |
+    """
+
+    def __init__(self, config: ModelConfig, source_vocabulary_size: int, target_vocabulary_size: int) -> None:
+        super().__init__()
+        sinusoidal = config.positions == "sinusoidal"
+        self.config = config
+        self.source_embedding = Embedding(source_vocabulary_size, config.d_model, sinusoidal)
+        if config.tying == "three_way":
+            if source_vocabulary_size != target_vocabulary_size:
+                raise ValueError(
+                    f"model.tying=three_way needs one vocabulary; source has {source_vocabulary_size} pieces and target "
+                    f"{target_vocabulary_size}: set model.tying=decoder"
+                )
+            self.target_embedding = self.source_embedding
+        else:
+            self.target_embedding = Embedding(target_vocabulary_size, config.d_model, sinusoidal)
+        if config.tying == "none":
+            self.output_table = nn.Parameter(torch.empty(target_vocabulary_size, config.d_model))
+        else:
+            self.output_table = self.target_embedding.weight  # [V_tgt, D]
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        pre = config.norm_position == "pre"  # post-norm layers end in a norm already
+        self.encoder_norm = make_norm(config) if pre else nn.Identity()
+        self.decoder_norm = make_norm(config) if pre else nn.Identity()
+        self.attend: Attend | None = None  # None: grouped on a CPU, padded elsewhere; the trainer sets the GPU's kernel
+        self.initialise()
+
+    @property
+    def device(self) -> torch.device:
+        return self.output_table.device
+
+    def initialise(self) -> None:
+        """Fills all parameters from torch's generator, as the class's table says."""
+        for table in {id(t): t for t in (self.source_embedding.weight, self.target_embedding.weight, self.output_table)}.values():
+            nn.init.normal_(table, std=self.config.d_model**-0.5)
+        for name, module in self.named_modules():
+            if not isinstance(module, nn.Linear):
+                continue
+            nn.init.zeros_(module.bias)
+            fused = {"query_key_value": 3, "key_value": 2}.get(name.rsplit(".", 1)[-1], 1)
+            for part in module.weight.data.chunk(fused):
+                nn.init.xavier_uniform_(part)
+            if self.config.norm_position == "pre" and name.endswith(".output"):
+                encoder = name.startswith("encoder_layers")
+                sublayers = 2 * self.config.encoder_layers if encoder else 3 * self.config.decoder_layers
+                module.weight.data.div_(math.sqrt(sublayers))
+
+    def _attend(self) -> Attend:
+        if self.attend is not None:
+            return self.attend
+        return attend_grouped if self.device.type == "cpu" else attend_padded
+
+    def encode(self, source: Tensor, layout: Layout) -> Tensor:
+        """Returns the memory [N_src, D] of source tokens [N_src]."""
+        x = self.source_embedding(source, layout.positions, layout.longest)
+        x = dropout(x, self.config.dropout, self.training)
+        for layer in self.encoder_layers:
+            x = layer(x, layout, self._attend())
+        return self.encoder_norm(x)
+
+    def decode(self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
+        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and the whole memory."""
+        x = self.target_embedding(target, layout.positions, layout.longest)
+        x = dropout(x, self.config.dropout, self.training)
+        for layer in self.decoder_layers:
+            x = layer(x, layout, memory, memory_layout, self._attend())
+        return self.decoder_norm(x)
+
+    def forward(self, source: Tensor, source_layout: Layout, target: Tensor, target_layout: Layout) -> Tensor:
+        """Returns hidden vectors [N_tgt, D] for target inputs [N_tgt] (each sentence begins with <s>)."""
+        return self.decode(target, target_layout, self.encode(source, source_layout), source_layout)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Returns [N, V_tgt] float32 (float64 for a float64 model)."""
+        logits = nn.functional.linear(hidden, self.output_table)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    @torch.inference_mode()
+    def start(self, memory: Tensor, layout: Layout, beam_size: int) -> DecoderState:
+        """Returns the state before the first step: beam_size rows for each of the B sentences of memory [N_src, D]."""
+        caches = []
+        for layer in self.decoder_layers:
+            pair = [layout.pad(part).transpose(1, 2) for part in layer.cross_attention.project_memory(memory)]
+            caches.append(torch.stack(pair))  # [2, B, H, S, K]
+        return DecoderState(torch.stack(caches), layout.mask[:, None, None, :], beam_size)
+
+    @torch.inference_mode()
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Returns logits [R, V_tgt] float32 of the next token after tokens [R], which join the state."""
+        state.grow()
+        positions = torch.full_like(tokens, state.length - 1)
+        x = self.target_embedding(tokens, positions, state.length)  # [R, D]
+        for index, layer in enumerate(self.decoder_layers):
+            x = layer.step(
+                x, positions, state.self_cache[index], state.length, state.memory_cache[index], state.memory_mask
+            )
+        return self.logits(self.decoder_norm(x))
+
+    def weights(self) -> "OrderedDict[str, Tensor]":
+        """Returns the state dict with tied tables once, under the name of the first."""
+        seen: set[int] = set()
+        unique = OrderedDict()
+        for name, parameter in self.named_parameters(remove_duplicate=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                unique[name] = parameter.detach()
+        return unique

@@ -1,0 +1,209 @@
+"""SentencePiece tokenizers: train, save, load, encode, decode, fingerprint.
+
+The model is a unigram language model (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016) over the text with
+spaces written as ▁, as in SentencePiece (Kudo and Richardson, 2018). A character without a piece is spelled in bytes, so
+no text is ever unknown, and with identity normalisation decode(encode(text)) == text.
+"""
+
+import hashlib
+import io
+import random
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentencepiece
+
+from mt.config import TokenizerConfig
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+# Control characters and what some tools take for a line break, none of which carries meaning inside a sentence: they
+# become a space, so that a vertical tab does not glue words and an output stays one line. A lone surrogate is no text.
+_SEPARATORS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_RESERVED = "\u2585"  # SentencePiece skips a training sentence that contains this character
+_TRAINING_CHARACTERS = 4096  # longer training lines are cut into parts; SentencePiece would skip them, or fail in BPE
+_TRAINING_THREADS = 4  # fixed, since sums of probabilities, and with them the pieces, depend on it
+_RULES = {"identity": "identity", "nfkc": "nfkc", "nfkc_casefold": "nfkc_cf"}
+
+
+class Tokenizer:
+    """One SentencePiece model; can be pickled.
+
+    Raises ValueError where the bytes are no SentencePiece model with our special ids and byte fallback.
+    """
+
+    def __init__(self, model_bytes: bytes) -> None:
+        self.model_bytes = model_bytes
+        self.fingerprint = hashlib.sha256(model_bytes).hexdigest()
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+            self.size = self._processor.get_piece_size()
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"not a SentencePiece model ({error})") from error
+        processor = self._processor
+        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            raise ValueError(
+                f"the SentencePiece model has pad, unk, bos, eos = {ids}; must be 0, 1, 2, 3: train it with mt"
+            )
+        self._bytes_by_id = [self._piece_bytes(i) for i in range(self.size)]
+
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+        return Tokenizer, (self.model_bytes,)
+
+    def _piece_bytes(self, i: int) -> bytes:
+        """Returns the UTF-8 bytes that piece i writes; nothing for pad, unk, bos and eos."""
+        piece = self._processor.id_to_piece(i)
+        if self._processor.is_byte(i):  # spelled <0xE9>
+            return bytes([int(piece[3:-1], 16)])
+        if self._processor.is_control(i) or self._processor.is_unknown(i):
+            return b""
+        return piece.replace("▁", " ").encode()
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Returns the piece ids of each text, without bos and eos; an empty text has none."""
+        return self._processor.encode([_SEPARATORS.sub(" ", text) for text in texts])
+
+    def decode(self, ids: list[int]) -> str:
+        """Returns the text of piece ids: one line of valid UTF-8.
+
+        Special ids, incomplete byte groups and U+FFFD are dropped; separators and control characters become a space.
+        """
+        text = b"".join([self._bytes_by_id[i] for i in ids]).decode("utf-8", errors="ignore")
+        text = text.removeprefix(" ")  # the dummy prefix, which lets a word be the same piece everywhere
+        return _SEPARATORS.sub(" ", text.replace("\ufffd", ""))
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """Returns the piece of each id as SentencePiece writes it: ▁tea, <0xE9>, </s>."""
+        return [self._processor.id_to_piece(i) for i in ids]
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """The tokenizers of both sides; one and the same object when joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    @property
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 hex digest of both models, in order."""
+        return hashlib.sha256(f"{self.source.fingerprint} {self.target.fingerprint}".encode()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Writes joint.model, or source.model and target.model."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.joint:
+            (folder / "joint.model").write_bytes(self.source.model_bytes)
+        else:
+            (folder / "source.model").write_bytes(self.source.model_bytes)
+            (folder / "target.model").write_bytes(self.target.model_bytes)
+
+    @staticmethod
+    def load(folder: Path) -> "TokenizerPair":
+        """Returns the pair that `save` wrote. Raises ValueError naming the file that is missing or broken."""
+        if (folder / "joint.model").exists():
+            tokenizer = _load(folder / "joint.model")
+            return TokenizerPair(tokenizer, tokenizer)
+        return TokenizerPair(_load(folder / "source.model"), _load(folder / "target.model"))
+
+
+def _load(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read the tokenizer ({error.strerror})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int) -> TokenizerPair:
+    """Returns tokenizers trained on a sample of at most config.training_sentences pairs.
+
+    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled and where the vocabulary is
+    smaller than requested. Raises ValueError for empty text and for a vocabulary too small for the characters.
+    """
+    sample, seen = _sample(pairs, config.training_sentences, seed)
+    if seen > len(sample):
+        warnings.warn(
+            f"tokenizer: trained on a random sample of {len(sample)} of {seen} pairs (tokenizer.training_sentences)",
+            stacklevel=2,
+        )
+    sources = [source for source, _ in sample]
+    targets = [target for _, target in sample]
+    if config.joint:
+        joint = _train(sources + targets, config, "vocabulary_size", config.target_normalization, "training")
+        return TokenizerPair(joint, joint)
+    source_size = "vocabulary_size" if config.source_vocabulary_size is None else "source_vocabulary_size"
+    return TokenizerPair(
+        _train(sources, config, source_size, config.source_normalization, "source"),
+        _train(targets, config, "vocabulary_size", config.target_normalization, "target"),
+    )
+
+
+def _sample(pairs: Iterable[tuple[str, str]], size: int, seed: int) -> tuple[list[tuple[str, str]], int]:
+    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Vitter, 1985)."""
+    generator = random.Random(seed)
+    sample: list[tuple[str, str]] = []
+    seen = 0
+    for seen, pair in enumerate(pairs, start=1):
+        if seen <= size:
+            sample.append(pair)
+        elif (place := generator.randrange(seen)) < size:
+            sample[place] = pair
+    return sample, seen
+
+
+def _training_lines(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        text = _SEPARATORS.sub(" ", text).replace(_RESERVED, " ")
+        for start in range(0, len(text), _TRAINING_CHARACTERS):
+            yield text[start : start + _TRAINING_CHARACTERS]
+
+
+def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normalization: str, side: str) -> Tokenizer:
+    if not any(line.strip() for line in _training_lines(texts)):
+        raise ValueError(f"tokenizer: the {side} text has no words to train on: check data.train and data.cleaning")
+    requested = getattr(config, size_setting)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_training_lines(texts),
+            model_writer=model,
+            model_type=config.algorithm,
+            vocab_size=requested,
+            hard_vocab_limit=False,  # a small corpus gives fewer pieces instead of an error
+            character_coverage=config.character_coverage,
+            byte_fallback=True,
+            normalization_rule_name=_RULES[normalization],
+            remove_extra_whitespaces=normalization != "identity",  # normalising also strips and collapses spaces
+            max_sentence_length=1 << 20,  # bytes; longer lines would be skipped
+            num_threads=_TRAINING_THREADS,
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            minloglevel=2,  # errors only
+        )
+    except RuntimeError as error:
+        needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if needed is None:
+            raise
+        raise ValueError(
+            f"tokenizer.{size_setting}={requested}: must be at least {needed[1]} for the {side} text's characters, 256 "
+            f"bytes and 4 special pieces: raise it to {needed[1]} or lower tokenizer.character_coverage"
+        ) from error
+    tokenizer = Tokenizer(model.getvalue())
+    if tokenizer.size < requested:
+        warnings.warn(
+            f"tokenizer.{size_setting}: requested {requested}, got {tokenizer.size}, all that the {side} text gives",
+            stacklevel=3,
+        )
+    return tokenizer

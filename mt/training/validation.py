@@ -1,0 +1,68 @@
+"""Validation: loss over held-out pairs, and BLEU and chrF of real translations of their sources."""
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mt.config import TrainConfig
+from mt.data.batch import Batch, collate
+from mt.data.batching import cut_by_budget
+from mt.data.encoded import EncodedCorpus
+from mt.evaluation.metrics import score_corpus
+from mt.model.transformer import Transformer
+from mt.training.loss import smoothed_cross_entropy
+from mt.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Validation:
+    """loss is nats per target token without smoothing (</s> counted); samples are (source, translation, reference)."""
+
+    values: dict[str, float]  # loss, perplexity, bleu, chrf
+    signatures: dict[str, str]  # of bleu and chrf
+    samples: list[tuple[str, str, str]]
+
+
+def in_order(corpus: EncodedCorpus, batch_tokens: int, count: int) -> Iterator[Batch]:
+    """Yields the first `count` pairs of a corpus as batches of similar lengths."""
+    longer = np.maximum(corpus.source_lengths[:count], corpus.target_lengths[:count]) + 1
+    order = np.lexsort((corpus.source_lengths[:count], corpus.target_lengths[:count]))
+    cuts = cut_by_budget(longer[order], batch_tokens)
+    for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+        pairs = order[start:end]
+        yield collate([corpus.source_ids(int(i)) for i in pairs], [corpus.target_ids(int(i)) for i in pairs], pairs)
+
+
+@torch.no_grad()
+def validate(
+    model: Transformer,
+    translator: Translator,
+    corpus: EncodedCorpus,
+    config: TrainConfig,
+    autocast: AbstractContextManager,
+) -> Validation:
+    """Returns the scores of the model, in evaluation mode, on the validation corpus; dropout is back on afterwards."""
+    count = min(len(corpus), config.trainer.validate_max_sentences)
+    model.eval()
+    total, tokens = 0.0, 0
+    for batch in in_order(corpus, config.trainer.batch_tokens, count):
+        batch = batch.to(model.device)
+        with autocast:
+            hidden = model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
+            loss = smoothed_cross_entropy(hidden, model.output_table, batch.target_output, 0.0, batch.target_tokens)
+        total += float(loss.negative_log_likelihood)
+        tokens += loss.tokens
+    mean = total / tokens
+    texts = [corpus.texts(i) for i in range(count)]
+    sources, references = [source for source, _ in texts], [target for _, target in texts]
+    translations = translator.translate(sources)
+    scores = score_corpus(translations, references, config.data.target_language)
+    model.train()
+    values = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+    values.update({name: score.value for name, score in scores.items()})
+    samples = list(zip(sources[:4], translations[:4], references[:4], strict=True))
+    return Validation(values, {name: score.signature for name, score in scores.items()}, samples)

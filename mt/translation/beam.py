@@ -1,0 +1,219 @@
+"""Beam search over a batch of sentences, and greedy search as beam 1.
+
+The model is known only through start(memory, layout, rows a sentence) -> state, step(tokens, state) -> logits and
+state.select(rows), so that an ensemble or a table in a test fits the same.
+
+score = sum of log probabilities / length^alpha, where length counts </s>; alpha is the length penalty. The search stops
+a sentence only when no live hypothesis can still win (Huang et al. 2017, "When to Finish?"), so that alpha alone
+decides between short and long.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from mt.tokenizer import BOS_ID, EOS_ID
+
+NO_TOKEN = -1  # stands for the next token of a hypothesis that no token may continue
+
+
+class State(Protocol):
+    def select(self, rows: Tensor) -> None: ...
+
+
+class Model(Protocol):
+    def start(self, memory: Tensor, layout: Any, beam_size: int) -> State: ...
+
+    def step(self, tokens: Tensor, state: State) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    tokens: list[int]  # without <s> and </s>
+    score: float  # sum of log probabilities in nats, </s> included, / length^alpha
+    finished: bool  # ended in </s>; False: reached its longest length, or no token was allowed
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Model,
+    memory: Tensor,
+    layout: Any,
+    max_lengths: Sequence[int],
+    beam_size: int,
+    length_penalty: float,
+    n_best: int = 1,
+) -> list[list[Hypothesis]]:
+    """Returns for each of B sentences up to n_best different hypotheses: finished ones first, then by falling score.
+
+    memory [N_src, D] and layout are those of the encoder; max_lengths [B] are the longest outputs in tokens, </s>
+    counted. <pad>, <unk> and <s> are never chosen. Beam 1 is greedy search and returns one hypothesis. What is found
+    for a sentence depends on that sentence alone, never on its neighbours in the batch.
+    Raises ValueError unless 1 <= n_best <= beam_size.
+    """
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f"n_best={n_best}: must be between 1 and decode.beam_size={beam_size}; raise decode.beam_size")
+    assert min(max_lengths, default=1) >= 1 and length_penalty >= 0
+    trace = _Trace(len(max_lengths), length_penalty)
+    if max_lengths:
+        beams = _Beams.start(max_lengths, length_penalty, n_best, memory.device)
+        state = model.start(memory, layout, 1)
+        if beam_size == 1:
+            _search_greedily(model, state, beams, trace)
+        else:
+            _search(model, state, beams, beam_size, trace)
+    return trace.best(n_best)
+
+
+@dataclass
+class _Beams:
+    """The live hypotheses of A sentences, w of each, best first. Sentences that are done leave."""
+
+    sentence: Tensor  # [A] int64: which of the batch
+    limit: Tensor  # [A] int64: its longest output in tokens
+    limit_divisor: Tensor  # [A, 1] float32: limit^alpha
+    finished: Tensor  # [A, n_best] float32: scores of its best finished hypotheses, falling; -inf: none yet
+    sums: Tensor  # [A, w] float32: sums of log probabilities; -inf: no hypothesis
+    tokens: Tensor  # [A, w] int64: the last token of each
+
+    @staticmethod
+    def start(max_lengths: Sequence[int], length_penalty: float, n_best: int, device: torch.device) -> "_Beams":
+        sentences = len(max_lengths)
+        divisors = [[length**length_penalty] for length in max_lengths]
+        return _Beams(
+            torch.arange(sentences, device=device),
+            torch.tensor(max_lengths, device=device),
+            torch.tensor(divisors, dtype=torch.float32, device=device),
+            torch.full((sentences, n_best), -torch.inf, device=device),
+            torch.zeros(sentences, 1, device=device),
+            torch.full((sentences, 1), BOS_ID, device=device),
+        )
+
+    def select(self, chosen: Tensor) -> None:
+        """Keeps the sentences at these indices."""
+        for name, value in vars(self).items():
+            setattr(self, name, value.index_select(0, chosen))
+
+
+class _Trace:
+    """Where hypotheses came from and where they ended; their tokens are put together when the search is over."""
+
+    def __init__(self, sentences: int, length_penalty: float) -> None:
+        self.sentences, self.length_penalty = sentences, length_penalty
+        self.steps: list[tuple[Tensor, Tensor]] = []  # of each step: parent row and token of each new row [R]
+        self.ends: list[tuple[int, Tensor, Tensor, Tensor, Tensor]] = []  # step, then [E]: sentence, score, row, token
+
+    def final(self, sums: Tensor) -> Tensor:
+        """Returns the scores of hypotheses that end in the step now in progress."""
+        return sums / (len(self.steps) + 1) ** self.length_penalty
+
+    def end(self, sentence: Tensor, score: Tensor, row: Tensor, token: Tensor) -> None:
+        """Records hypotheses [E] that end in this step: a row of the step before and its last token."""
+        self.ends.append((len(self.steps), sentence, score, row, token))
+
+    def best(self, n_best: int) -> list[list[Hypothesis]]:
+        found: list[list[tuple[bool, float, int, int, int]]] = [[] for _ in range(self.sentences)]
+        for step, *columns in self.ends:
+            for sentence, score, row, token in zip(*(column.tolist() for column in columns), strict=True):
+                found[sentence].append((token != EOS_ID, -score, step, row, token))
+        steps = [(rows.tolist(), tokens.tolist()) for rows, tokens in self.steps]
+        return [[self._hypothesis(steps, *end) for end in sorted(ends)[:n_best]] for ends in found]
+
+    @staticmethod
+    def _hypothesis(
+        steps: list[tuple[list[int], list[int]]], unfinished: bool, negated_score: float, step: int, row: int, token: int
+    ) -> Hypothesis:
+        tokens = [token] if token not in (EOS_ID, NO_TOKEN) else []
+        for rows, row_tokens in reversed(steps[:step]):
+            tokens.append(row_tokens[row])
+            row = rows[row]
+        return Hypothesis(tokens[::-1], -negated_score, not unfinished)
+
+
+def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace) -> None:
+    while len(beams.sentence):
+        width = beams.sums.shape[1]
+        log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A * w, V]
+        sums, tokens, parents = _candidates(log_probs, beams.sums, beam_size)  # [A, 2W]
+        first_rows = torch.arange(len(beams.sentence), device=sums.device)[:, None] * width
+        ends, goes_on = _split(sums, tokens, beams.limit[:, None] == len(trace.steps) + 1, beam_size)
+
+        sentence, column = ends.nonzero(as_tuple=True)
+        if len(sentence):
+            scores, rows = trace.final(sums), parents + first_rows
+            trace.end(beams.sentence[sentence], scores[ends], rows[ends], tokens[ends])
+            scores = scores.masked_fill(~ends | (tokens != EOS_ID), -torch.inf)
+            n_best = beams.finished.shape[1]
+            beams.finished = torch.cat([beams.finished, scores], dim=1).topk(n_best, dim=1).values
+        # log probabilities only fall, so no continuation of a hypothesis can score more than its sum / limit^alpha
+        goes_on &= sums / beams.limit_divisor > beams.finished[:, -1:]
+
+        survivors = goes_on.sum(1)  # [A]
+        columns = goes_on.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : int(survivors.max())]
+        beams.sums = sums.masked_fill(~goes_on, -torch.inf).gather(1, columns)
+        beams.tokens = tokens.gather(1, columns)
+        rows = (parents + first_rows).gather(1, columns)
+        if not survivors.all():
+            stays = survivors.nonzero().flatten()
+            beams.select(stays)
+            rows = rows.index_select(0, stays)
+        trace.steps.append((rows.flatten(), beams.tokens.flatten()))
+        state.select(rows.flatten())
+
+
+def _candidates(log_probs: Tensor, sums: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the best 2W continuations of each sentence by falling sum: sums, tokens and parents (0..w-1), each [A, 2W].
+
+    log_probs: [A * w, V]; sums: [A, w]. Each hypothesis ends at most once, so that among 2W at least W go on. One that
+    no token may continue has NO_TOKEN as its only continuation, at no cost.
+    """
+    allowed = log_probs[:, EOS_ID:]  # <pad>, <unk> and <s> come before </s>
+    count = min(beam_size + 1, allowed.shape[1])  # more of one row cannot be needed
+    gains, tokens = allowed.topk(count, dim=1)  # [A * w, count]
+    tokens += EOS_ID
+    stuck = ~(gains[:, 0] > -torch.inf)  # true for NaN as well
+    if stuck.any():
+        gains[stuck], tokens[stuck] = -torch.inf, NO_TOKEN
+        gains[stuck, 0] = 0
+    totals = (sums.view(-1, 1) + gains).view(len(sums), -1)  # [A, w * count]
+    totals, order = totals.sort(dim=1, descending=True, stable=True)
+    order = order[:, : 2 * beam_size]
+    return totals[:, : 2 * beam_size], tokens.view(len(sums), -1).gather(1, order), order // count
+
+
+def _split(sums: Tensor, tokens: Tensor, at_limit: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
+    """Returns which candidates [A, 2W] end and which go on.
+
+    One ends if it has no next token and is among the best W, or is among the W that would go on past the limit.
+    """
+    possible = sums > -torch.inf
+    is_last = tokens <= EOS_ID  # </s> or NO_TOKEN
+    goes_on = possible & ~is_last
+    goes_on &= goes_on.cumsum(1) <= beam_size
+    ends = goes_on & at_limit
+    ends[:, :beam_size] |= (possible & is_last)[:, :beam_size]
+    return ends, goes_on & ~at_limit
+
+
+def _search_greedily(model: Model, state: State, beams: _Beams, trace: _Trace) -> None:
+    """The lean form for one hypothesis a sentence, which ends at its first </s>."""
+    while len(beams.sentence):
+        log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A, V]
+        gains, tokens = log_probs[:, EOS_ID:].max(dim=1, keepdim=True)
+        tokens += EOS_ID
+        stuck = ~(gains > -torch.inf)
+        tokens = tokens.masked_fill(stuck, NO_TOKEN)
+        beams.sums = beams.sums + gains.masked_fill(stuck, 0)
+        beams.tokens = tokens
+        ends = (tokens <= EOS_ID).flatten() | (beams.limit == len(trace.steps) + 1)
+        rows = torch.arange(len(tokens), device=tokens.device)
+        if ends.any():
+            sums, tokens = beams.sums.flatten(), tokens.flatten()
+            trace.end(beams.sentence[ends], trace.final(sums[ends]), rows[ends], tokens[ends])
+            rows = rows[~ends]
+            beams.select(rows)
+            state.select(rows)
+        trace.steps.append((rows, beams.tokens.flatten()))

@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from mt.evaluation.metrics import bleu_tokenizer, score_corpus
+
+ZH_REFERENCES = ["我爱中国的红茶。", "他们每天都读书。"]
+ZH_HYPOTHESES = ["我爱中国的绿茶。", "他们每天读书。"]
+
+
+def without_mecab(monkeypatch):
+    for name in ("MeCab", "mecab_ko"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for code in ("ja", "ko"):
+        monkeypatch.delitem(sys.modules, f"sacrebleu.tokenizers.tokenizer_{code}_mecab", raising=False)
+
+
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_Hans", "ZH"])
+def test_chinese_is_scored_by_character(language):
+    scores = score_corpus(ZH_HYPOTHESES, ZH_REFERENCES, language)
+    assert scores["bleu"].value == pytest.approx(56.23, abs=0.005)
+    assert "tok:zh" in scores["bleu"].signature
+    assert score_corpus(["我爱中国的茶。"], ["我爱中国的茶。"], language)["bleu"].value == pytest.approx(100)
+
+
+def test_override_of_the_tokenizer():
+    scores = score_corpus(ZH_HYPOTHESES, ZH_REFERENCES, "zh", tokenizer="13a")
+    assert scores["bleu"].value == 0 and "tok:13a" in scores["bleu"].signature
+    with pytest.raises(ValueError, match="'14a': must be one of .*13a"):
+        score_corpus(["a"], ["a"], "en", tokenizer="14a")
+
+
+@pytest.mark.parametrize("code", ["ja", "ko"])
+def test_characters_with_a_warning_where_mecab_is_missing(code, monkeypatch):
+    without_mecab(monkeypatch)
+    with pytest.warns(UserWarning, match=rf"pip install sacrebleu\[{code}\]"):
+        scores = score_corpus(ZH_HYPOTHESES, ZH_REFERENCES, f"{code}-XX")
+    assert "tok:char" in scores["bleu"].signature
+    assert scores["bleu"].value == pytest.approx(56.23, abs=0.005)
+
+
+@pytest.mark.parametrize("language", ["en", "de_DE", "fr-CA", "cs"])
+def test_other_languages(language):
+    assert bleu_tokenizer(language) == "13a"
+
+
+def test_words_not_pieces():
+    score = score_corpus(["I love green teas and rice"], ["I love green tea and rice"], "en")["bleu"]
+    assert score.value == pytest.approx(37.99, abs=0.005)
+
+
+def test_corpus_bleu_is_not_the_mean_of_sentences():
+    hypotheses = ["the cat sat on the mat today", "a dog"]
+    references = ["the cat sat on the mat today", "one dog ran home quickly now"]
+    assert score_corpus(hypotheses, references, "en")["bleu"].value == pytest.approx(59.90, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    "hypotheses, sign",
+    [
+        (["Do n't stop , it 's green tea ( hot ) .", "We 'll read 3,000 books today ."], "space and a full stop"),
+        (["▁I ▁lo ve ▁te a", "fine"], "subword marks"),
+        (["I lo@@ ve tea", "fine"], "subword marks"),
+        (["我 爱 中国", "茶"], "spaces between Chinese"),
+    ],
+)
+def test_tokenised_hypotheses_give_a_warning(hypotheses, sign):
+    with pytest.warns(UserWarning, match=sign):
+        scores = score_corpus(hypotheses, ["Don't stop, it's green tea (hot).", "We'll read 3,000 books today."], "en")
+    if sign == "space and a full stop":
+        assert scores["bleu"].value == pytest.approx(51.84, abs=0.005)
+
+
+def test_plain_text_gives_no_warning():
+    references = ["Don't stop, it's green tea (hot).", "We'll read 3,000 books today.", "你好 我是他"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = score_corpus(references, references, "en")
+    assert scores["bleu"].value == pytest.approx(100) and scores["chrf"].value == pytest.approx(100)
+
+
+def test_different_lengths_and_nothing_are_refused():
+    with pytest.raises(ValueError, match="3 hypotheses but 2 references"):
+        score_corpus(["a", "b", "c"], ["a", "b"], "en")
+    with pytest.raises(ValueError, match="nothing to score"):
+        score_corpus([], [], "en")
+
+
+@pytest.mark.parametrize("language, tokenizer", [("en", "13a"), ("zh", "zh")])
+def test_equals_the_command_line(tmp_path, language, tokenizer):
+    hypotheses = ["The cat sat on the mat, didn't it?", "", "我爱中国的绿茶。", "Tea (3,000 cups) is green!"]
+    references = ["The cat is sitting on the mat, isn't it?", "rice", "我爱中国的红茶。", "Tea (3,000 cups) was green."]
+    for name, lines in {"hypotheses": hypotheses, "references": references}.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
+    command = [sys.executable, "-m", "sacrebleu", "references", "-i", "hypotheses", "-m", "bleu", "chrf", "-w", "6"]
+    result = subprocess.run(command + ["-tok", tokenizer], cwd=tmp_path, capture_output=True, text=True, check=True)
+    scores = score_corpus(hypotheses, references, language)
+    for expected in json.loads(result.stdout):
+        score = scores[expected["name"].rstrip("2").lower()]
+        assert score.name == expected["name"]
+        assert score.value == pytest.approx(expected["score"], abs=1e-6)
+        assert score.signature == expected["signature"]
