@@ -1,7 +1,7 @@
 """The run folder: settings, tokenizers and checkpoints on disk; written atomically, read without pickle.
 
     config.yaml              every setting of the run (the file that makes a folder a run)
-    versions.json            what made the run: mt, torch, python, platform, git commit, command line
+    versions.json            what made the run: mt, git commit, torch, python, platform, command line
     tokenizer/               SentencePiece models
     checkpoints/
         step_00001234/       model.safetensors, training.safetensors (optimizer, random generators), state.json
@@ -12,12 +12,9 @@ A checkpoint is written into a folder `.tmp-…` and renamed when every byte is 
 leading dot is complete however the program ended.
 """
 
-import importlib.metadata
 import json
 import os
-import platform
 import shutil
-import subprocess
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +28,7 @@ from torch import Tensor, nn
 
 from mt.config import TrainConfig, from_mapping, to_mapping
 from mt.tokenizer import TokenizerPair
+from mt.versions import mt_version, versions
 
 FORMAT = 1  # of state.json and the tensor names; a change that older code cannot read adds 1
 CONFIG, VERSIONS, TOKENIZER, CHECKPOINTS = "config.yaml", "versions.json", "tokenizer", "checkpoints"
@@ -53,7 +51,12 @@ def create_run(run_dir: Path, config: TrainConfig, tokenizers: TokenizerPair, co
     (run_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     tokenizers.save(run_dir / TOKENIZER)
     _sync_files(run_dir / TOKENIZER)
-    _write(run_dir / VERSIONS, _to_json(_versions(command)))
+    _write(run_dir / VERSIONS, _to_json({**versions(), "command": command}))
+    update_config(run_dir, config)
+
+
+def update_config(run_dir: Path, config: TrainConfig) -> None:
+    """Replaces the settings of a run, which a resumed session may change."""
     text = yaml.safe_dump(to_mapping(config), allow_unicode=True, sort_keys=False)
     _write(run_dir / CONFIG, text.encode())
 
@@ -101,7 +104,7 @@ def save_checkpoint(
     folder = run_dir / CHECKPOINTS
     final = folder / (name or f"step_{step:08d}")
     temporary, replaced = folder / f".tmp-{final.name}", folder / f".old-{final.name}"
-    content = {**state, "step": step, "format": FORMAT, "mt_version": _mt_version()}
+    content = {**state, "step": step, "format": FORMAT, "mt_version": mt_version()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_unfinished(run_dir)
@@ -168,6 +171,11 @@ def point(run_dir: Path, name: str, checkpoint: Path) -> None:
     _write(run_dir / CHECKPOINTS / f"{name}.json", _to_json({"checkpoint": checkpoint.name}))
 
 
+def is_pointed(run_dir: Path, name: str) -> bool:
+    """Returns whether `name` (best or last) was given to a checkpoint yet."""
+    return (run_dir / CHECKPOINTS / f"{name}.json").is_file()
+
+
 def pointed(run_dir: Path, name: str) -> Path:
     """Returns the checkpoint that `name` means: best, last, or a folder below checkpoints/ such as step_00001234.
 
@@ -181,7 +189,7 @@ def pointed(run_dir: Path, name: str) -> Path:
             checkpoint = folder / json.loads(pointer.read_bytes())["checkpoint"]
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{pointer}: damaged, expected {{'checkpoint': NAME}}") from error
-    if not name or Path(name).name != name or not checkpoint.is_dir():
+    if checkpoint.parent != folder or checkpoint.name.startswith(".") or not checkpoint.is_dir():
         names = [path.stem for path in sorted(folder.glob("*.json"))]
         names += [path.name for path in list_checkpoints(run_dir)]
         raise ValueError(f"checkpoint={name}: not in {run_dir}, which has {', '.join(names) or 'none yet'}")
@@ -191,7 +199,7 @@ def pointed(run_dir: Path, name: str) -> Path:
 def rotate(run_dir: Path, keep_last: int) -> None:
     """Deletes all but the newest `keep_last` steps; never the best or the last checkpoint, nor a named one."""
     folder = run_dir / CHECKPOINTS
-    kept = [pointed(run_dir, name) for name in ("best", "last") if (folder / f"{name}.json").is_file()]
+    kept = [pointed(run_dir, name) for name in ("best", "last") if is_pointed(run_dir, name)]
     checkpoints = list_checkpoints(run_dir)
     for checkpoint in checkpoints[: max(len(checkpoints) - keep_last, 0)]:
         if checkpoint not in kept:  # renamed first: a kill never leaves half a checkpoint under its own name
@@ -233,27 +241,33 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_weights(model: nn.Module, checkpoint: Path) -> None:
-    """Copies a checkpoint's weights into a model, wrapped by torch.compile or DDP or not.
+    """Copies a checkpoint's weights into a model. Raises ValueError as read_state and copy_weights."""
+    copy_weights(model, read_weights(checkpoint), str(checkpoint / MODEL))
 
-    Raises ValueError in one line that names missing, unknown and wrongly shaped tensors; the model is unchanged then.
+
+def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
+    """Copies weights into a model, wrapped by torch.compile or DDP or not; tied names need be given only once.
+
+    Raises ValueError in one line that names `origin` and the missing, unknown and wrongly shaped tensors; the model is
+    unchanged then.
     """
-    saved = read_weights(checkpoint)
-    wanted = strip_wrappers(model.state_dict())
-    shapes = [
-        f"{name} ({_size(saved[name])} in the file, {_size(wanted[name])} in the model)"
+    given, wanted = strip_wrappers(weights), strip_wrappers(model.state_dict())
+    filled = {_place(wanted[name]) for name in given if name in wanted}
+    sizes = [
+        f"{name} ({_size(given[name])} given, {_size(wanted[name])} in the model)"
         for name in wanted
-        if name in saved and saved[name].shape != wanted[name].shape
+        if name in given and given[name].shape != wanted[name].shape
     ]
     faults = [
-        _list_names("missing", [name for name in wanted if name not in saved]),
-        _list_names("unknown", [name for name in saved if name not in wanted]),
-        _list_names("wrong size", shapes),
+        _list_names("missing", [name for name in wanted if name not in given and _place(wanted[name]) not in filled]),
+        _list_names("unknown", [name for name in given if name not in wanted]),
+        _list_names("wrong size", sizes),
     ]
     if any(faults):
-        raise ValueError(f"{checkpoint / MODEL} does not fit the model: {'; '.join(filter(None, faults))}")
+        raise ValueError(f"{origin} does not fit the model: {'; '.join(filter(None, faults))}")
     with torch.no_grad():
-        for name, tensor in wanted.items():
-            tensor.copy_(saved[name])
+        for name, tensor in given.items():
+            wanted[name].copy_(tensor)
 
 
 def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
@@ -294,11 +308,10 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     aliases: dict[str, str] = {}
     names: dict[tuple[Any, ...], str] = {}
     for name, tensor in tensors.items():
-        place = (tensor.device, tensor.dtype, tensor.data_ptr(), tensor.shape, tensor.stride())
-        if tensor.numel() and place in names:
-            aliases[name] = names[place]
+        if tensor.numel() and _place(tensor) in names:
+            aliases[name] = names[_place(tensor)]
             continue
-        names[place] = name
+        names[_place(tensor)] = name
         # a fresh, contiguous copy: safetensors refuses views, and training may go on while a copy is written
         stored[name] = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
     save_file(stored, file, metadata={"aliases": json.dumps(aliases)})
@@ -353,35 +366,9 @@ def _to_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", errors="backslashreplace")
 
 
-def _versions(command: list[str]) -> dict[str, Any]:
-    return {
-        "mt": _mt_version(),
-        "git_commit": _git_commit(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "command": command,
-    }
-
-
-def _mt_version() -> str:
-    try:
-        return importlib.metadata.version("mt")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _git_commit() -> str | None:
-    """Returns the commit that this file belongs to, with -dirty after it where files were changed, or None."""
-    here = Path(__file__)
-    git = ["git", "-C", str(here.parent)]
-    try:  # an installed copy may lie inside the checkout of something else, which does not track this file
-        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], check=True, capture_output=True)
-        describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        return subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    """Returns what is equal for two names of one tensor, such as tied embeddings."""
+    return tensor.device, tensor.dtype, tensor.data_ptr(), tensor.shape, tensor.stride()
 
 
 def _list_names(label: str, names: list[str]) -> str:

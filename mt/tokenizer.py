@@ -1,8 +1,8 @@
 """SentencePiece tokenizers: train, save, load, encode, decode, fingerprint.
 
 The model is a unigram language model (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016) over the text with
-spaces written as ▁, as in SentencePiece (Kudo and Richardson, 2018). A character without a piece is spelled in bytes, so
-no text is ever unknown, and with identity normalisation decode(encode(text)) == text.
+spaces written as ▁, as in SentencePiece (Kudo and Richardson, 2018). A character without a piece is spelled in bytes,
+so no text is ever unknown, and with identity normalisation decode(encode(text)) == text.
 """
 
 import hashlib
@@ -127,8 +127,8 @@ def _load(path: Path) -> Tokenizer:
 def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int) -> TokenizerPair:
     """Returns tokenizers trained on a sample of at most config.training_sentences pairs.
 
-    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled and where the vocabulary is
-    smaller than requested. Raises ValueError for empty text and for a vocabulary too small for the characters.
+    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled and where the vocabulary
+    is smaller than requested. Raises ValueError for empty text and for a vocabulary too small for the characters.
     """
     sample, seen = _sample(pairs, config.training_sentences, seed)
     if seen > len(sample):

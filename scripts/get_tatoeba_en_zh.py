@@ -213,7 +213,8 @@ def write(folder: Path, splits: dict[str, list[Pair]], source: str, seed: int) -
         "# Tatoeba sentence pairs, English and Chinese\n\n"
         "The sentences are by the contributors of https://tatoeba.org and licensed CC-BY 2.0 FR "
         "(https://creativecommons.org/licenses/by/2.0/fr/).\n"
-        "Columns 3 and 4 of each file are the numbers of the English and the Chinese sentence:\nhttps://tatoeba.org/sentences/show/NUMBER names the sentence's author.\n\n"
+        "Columns 3 and 4 of each file are the numbers of the English and the Chinese sentence:\n"
+        "https://tatoeba.org/sentences/show/NUMBER names the sentence's author.\n\n"
         f"Source: {source}.\nChanges: converted to simplified characters, zero-width characters removed, "
         f"repeated pairs dropped, split with seed {seed}.\n".encode()
     )

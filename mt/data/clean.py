@@ -41,19 +41,6 @@ def is_empty(text: str) -> bool:
     return _VISIBLE.search(text) is None
 
 
-def strip_final_stops(pairs: Iterable[tuple[str, str]], probability: float) -> Iterator[tuple[str, str]]:
-    """Yields all pairs in order; one that ends in a full stop on both sides loses both with the given probability.
-
-    The choice depends on nothing but the order of the pairs.
-    """
-    generator = random.Random(0)
-    for source, target in pairs:
-        if probability and _FULL_STOP.search(source) and _FULL_STOP.search(target):
-            if generator.random() < probability:
-                source, target = _FULL_STOP.sub("", source), _FULL_STOP.sub("", target)
-        yield source, target
-
-
 def _drop_reason(source: str, target: str, config: CleaningConfig) -> str | None:
     if is_empty(source):
         return "empty source"

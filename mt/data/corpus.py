@@ -246,7 +246,7 @@ def _load_dataset(config: CorpusConfig, data: DataConfig, name: str) -> Any:
     setting = f"{name}.dataset={config.dataset}"
     folder = Path(config.dataset)
     for file in folder.rglob("*.tsv") if folder.is_dir() else ():  # read there as CSV, quotation marks swallow lines
-        raise ValueError(f"{setting}: holds {file.name}, which has no safe reading as a dataset: set path to it instead")
+        raise ValueError(f"{setting}: holds {file.name}, which datasets cannot read safely: set path to it instead")
     try:
         if (folder / "state.json").exists() or (folder / "dataset_dict.json").exists():
             loaded = datasets.load_from_disk(config.dataset)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import clean_pairs, strip_final_stops
+from mt.data.clean import clean_pairs
 from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.tokenizer import TokenizerPair
 
@@ -118,7 +118,7 @@ def encode_corpus(
 ) -> EncodedCorpus:
     """Returns the pairs of all corpora in order, from the cache in data.cache_dir or encoded now.
 
-    With `clean` (training) pairs are dropped by data.cleaning and lose final stops; without it (validation, test) every
+    With `clean` (training) pairs are dropped by data.cleaning; without it (validation, test) every
     pair stays, so that pair i is line i. `split` stands in messages. `progress` gets the number of pairs done so far.
     Processes that ask for the same corpus at once encode it once. Raises ValueError for bad corpora and where no pair
     is left.
@@ -144,7 +144,7 @@ def encode_corpus(
         counts: Counter[str] = Counter()
         pairs = read_corpora(corpora, data, split)
         if clean:
-            pairs = strip_final_stops(clean_pairs(pairs, data.cleaning, counts), data.strip_final_stop_probability)
+            pairs = clean_pairs(pairs, data.cleaning, counts)
         try:
             kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
             if kept == 0:
@@ -164,7 +164,7 @@ def _fingerprint(
     parts = {
         "format_version": FORMAT_VERSION,
         "corpora": [corpus_fingerprint(corpus, data, f"data.{split}.{name}") for name, corpus in corpora.items()],
-        "cleaning": asdict(data.cleaning) | {"final_stop": data.strip_final_stop_probability} if clean else None,
+        "cleaning": asdict(data.cleaning) if clean else None,
         "tokenizers": tokenizers.fingerprint,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -197,8 +197,10 @@ def _write_pairs(
         with pa.ipc.new_file(file, _SCHEMA) as writer:
             for batch in _batches(pairs):
                 sources, targets = [source for source, _ in batch], [target for _, target in batch]
-                rows = zip(tokenizers.source.encode(sources), tokenizers.target.encode(targets), batch, strict=True)
-                rows = [(s, t, *texts) for s, t, texts in rows if cleaning is None or _has_tokens(s, t, cleaning, counts)]
+                ids = zip(tokenizers.source.encode(sources), tokenizers.target.encode(targets), strict=True)
+                rows = [(*pair_ids, *texts) for pair_ids, texts in zip(ids, batch, strict=True)]
+                if cleaning is not None:
+                    rows = [row for row in rows if _has_tokens(row[0], row[1], cleaning, counts)]
                 if rows:
                     columns = zip(zip(*rows, strict=True), _SCHEMA.types, strict=True)
                     writer.write_batch(pa.record_batch([pa.array(c, kind) for c, kind in columns], schema=_SCHEMA))

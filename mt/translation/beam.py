@@ -120,21 +120,26 @@ class _Trace:
             for sentence, score, row, token in zip(*(column.tolist() for column in columns), strict=True):
                 found[sentence].append((token != EOS_ID, -score, step, row, token))
         steps = [(rows.tolist(), tokens.tolist()) for rows, tokens in self.steps]
-        return [[self._hypothesis(steps, *end) for end in sorted(ends)[:n_best]] for ends in found]
+        return [
+            [
+                Hypothesis(_walk_back(steps[:step], row, token), -negated, not unfinished)
+                for unfinished, negated, step, row, token in sorted(ends)[:n_best]
+            ]
+            for ends in found
+        ]
 
-    @staticmethod
-    def _hypothesis(
-        steps: list[tuple[list[int], list[int]]], unfinished: bool, negated_score: float, step: int, row: int, token: int
-    ) -> Hypothesis:
-        tokens = [token] if token not in (EOS_ID, NO_TOKEN) else []
-        for rows, row_tokens in reversed(steps[:step]):
-            tokens.append(row_tokens[row])
-            row = rows[row]
-        return Hypothesis(tokens[::-1], -negated_score, not unfinished)
+
+def _walk_back(steps: list[tuple[list[int], list[int]]], row: int, last: int) -> list[int]:
+    """Returns the tokens of a hypothesis that ended with token `last` after this row of the last step."""
+    tokens = [last] if last not in (EOS_ID, NO_TOKEN) else []
+    for rows, row_tokens in reversed(steps):
+        tokens.append(row_tokens[row])
+        row = rows[row]
+    return tokens[::-1]
 
 
 def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace) -> None:
-    while len(beams.sentence):
+    while True:
         width = beams.sums.shape[1]
         log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A * w, V]
         sums, tokens, parents = _candidates(log_probs, beams.sums, beam_size)  # [A, 2W]
@@ -152,9 +157,12 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
         goes_on &= sums / beams.limit_divisor > beams.finished[:, -1:]
 
         survivors = goes_on.sum(1)  # [A]
-        columns = goes_on.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : int(survivors.max())]
+        width = int(survivors.max())
+        if not width:
+            return
+        columns = goes_on.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :width]
         beams.sums = sums.masked_fill(~goes_on, -torch.inf).gather(1, columns)
-        beams.tokens = tokens.gather(1, columns)
+        beams.tokens = tokens.masked_fill(~goes_on, EOS_ID).gather(1, columns)  # NO_TOKEN is no token for the model
         rows = (parents + first_rows).gather(1, columns)
         if not survivors.all():
             stays = survivors.nonzero().flatten()
@@ -165,7 +173,7 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
 
 
 def _candidates(log_probs: Tensor, sums: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the best 2W continuations of each sentence by falling sum: sums, tokens and parents (0..w-1), each [A, 2W].
+    """Returns each sentence's best 2W continuations by falling sum: sums, tokens and parents (0..w-1), each [A, 2W].
 
     log_probs: [A * w, V]; sums: [A, w]. Each hypothesis ends at most once, so that among 2W at least W go on. One that
     no token may continue has NO_TOKEN as its only continuation, at no cost.
@@ -200,7 +208,7 @@ def _split(sums: Tensor, tokens: Tensor, at_limit: Tensor, beam_size: int) -> tu
 
 def _search_greedily(model: Model, state: State, beams: _Beams, trace: _Trace) -> None:
     """The lean form for one hypothesis a sentence, which ends at its first </s>."""
-    while len(beams.sentence):
+    while True:
         log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A, V]
         gains, tokens = log_probs[:, EOS_ID:].max(dim=1, keepdim=True)
         tokens += EOS_ID
@@ -214,6 +222,8 @@ def _search_greedily(model: Model, state: State, beams: _Beams, trace: _Trace) -
             sums, tokens = beams.sums.flatten(), tokens.flatten()
             trace.end(beams.sentence[ends], trace.final(sums[ends]), rows[ends], tokens[ends])
             rows = rows[~ends]
+            if not len(rows):
+                return
             beams.select(rows)
             state.select(rows)
         trace.steps.append((rows, beams.tokens.flatten()))

@@ -1,0 +1,135 @@
+"""A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
+
+import dataclasses
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from mt import checkpoint as folder
+from mt.config import DataConfig, TrainConfig, to_mapping
+from mt.data.clean import clean_pairs
+from mt.data.corpus import check_corpora, read_corpora
+from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.model.device import resolve_device
+from mt.tokenizer import TokenizerPair, train_tokenizers
+from mt.training.allocator import keep_freed_memory
+from mt.training.monitor import Monitor
+from mt.training.signals import StopRequest
+from mt.training.trainer import Trainer, TrainResult
+
+FIXED_ON_RESUME = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
+Say = Callable[[str], None]
+
+
+def train(config: TrainConfig, command: list[str]) -> TrainResult:
+    """Returns the result of a new or resumed run; `command` is stored in the run for the record.
+
+    Raises ValueError, before anything is written, for corpora that do not fit and for a folder that holds a run which is
+    not to be resumed or is finished.
+    """
+    run_dir = Path(config.run_dir or Path("runs") / config.name)
+    device = resolve_device(config.device)
+    resuming = _check_folder(run_dir, config)
+    check_corpora(config.data)
+    if device.type == "cpu":
+        keep_freed_memory()
+    else:
+        torch.set_float32_matmul_precision("high")
+    with Monitor(run_dir, config.trainer.tensorboard) as monitor, warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *rest: monitor.message(f"warning: {message}")
+        if resuming:
+            changes = _check_changes(folder.load_config(run_dir), config)
+            tokenizers = folder.load_tokenizers(run_dir)
+            for change in changes:
+                monitor.message(f"changed since the last session: {change}")
+        else:
+            tokenizers = _tokenizers(config, monitor.message)
+        train_corpus = encode_corpus(config.data.train, config.data, tokenizers)
+        valid_corpus = None
+        if config.data.valid:
+            valid_corpus = encode_corpus(config.data.valid, config.data, tokenizers, clean=False, split="valid")
+        for line in _describe(config, device, train_corpus, tokenizers):
+            monitor.message(line)
+        trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus)
+        if resuming:
+            folder.update_config(run_dir, config)
+            saved = folder.newest_readable(run_dir)
+            if saved is not None:
+                trainer.restore(saved)
+                monitor.message(f"resuming {run_dir} at update {trainer.progress.step}")
+        else:
+            folder.create_run(run_dir, config, tokenizers, command)
+            if config.init_from:
+                folder.load_weights(trainer.model, folder.pointed(Path(config.init_from), "best"))
+        with StopRequest() as stop:
+            return trainer.fit(monitor, stop)
+
+
+def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
+    """Returns whether to resume; refuses a folder that holds a run otherwise."""
+    if not folder.is_run(run_dir):
+        return False
+    saved = folder.newest_readable(run_dir)
+    finished = saved is not None and folder.read_state(saved)["finished"]
+    if not config.resume:
+        remedy = "mt evaluate scores it" if finished else "resume=true continues it"
+        raise ValueError(f"run_dir={run_dir}: holds {'a finished' if finished else 'an unfinished'} run; {remedy}, another "
+                         "run_dir starts anew")  # fmt: skip
+    if finished and _limits(folder.load_config(run_dir)) == _limits(config):
+        raise ValueError(
+            f"run_dir={run_dir}: the run is finished; raise trainer.max_steps, max_epochs or max_minutes to go on"
+        )
+    return True
+
+
+def _limits(config: TrainConfig) -> tuple[object, ...]:
+    t = config.trainer
+    return t.max_steps, t.max_epochs, t.max_minutes, t.early_stopping_patience
+
+
+def _check_changes(old: TrainConfig, new: TrainConfig) -> list[str]:
+    """Returns the settings that differ, as 'key: old -> new'; raises ValueError for one that a run cannot change."""
+    changes = []
+    before, after = _flatten(to_mapping(old)), _flatten(to_mapping(new))
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) == after.get(key) or key in ("resume", "run_dir", "device", "data.cache_dir"):
+            continue
+        if key.split(".")[0] in FIXED_ON_RESUME or key in ("optim.optimizer", "trainer.seed"):
+            raise ValueError(
+                f"{key}={after.get(key)}: the run in run_dir was begun with {before.get(key)}, which cannot change on "
+                "resume; use init_from for a new run that starts from its weights"
+            )
+        changes.append(f"{key}: {before.get(key)} -> {after.get(key)}")
+    return changes
+
+
+def _flatten(mapping: dict, prefix: str = "") -> dict[str, object]:
+    flat = {}
+    for key, value in mapping.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def _tokenizers(config: TrainConfig, say: Say) -> TokenizerPair:
+    if config.init_from:
+        return folder.load_tokenizers(Path(config.init_from))
+    say("training the tokenizer")
+    counts: Counter[str] = Counter()
+    data: DataConfig = config.data
+    pairs = clean_pairs(read_corpora(data.train, data, "train"), data.cleaning, counts)
+    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
+
+
+def _describe(
+    config: TrainConfig, device: torch.device, corpus: EncodedCorpus, tokenizers: TokenizerPair
+) -> list[str]:
+    dropped = ", ".join(f"{count} {reason}" for reason, count in corpus.counts.most_common()) or "none"
+    return [
+        f"{len(corpus)} training pairs (dropped: {dropped})",
+        f"vocabulary: source {tokenizers.source.size}, target {tokenizers.target.size} pieces; device {device}; "
+        f"model {dataclasses.asdict(config.model)}",
+    ]

@@ -1,0 +1,79 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mt.config import CleaningConfig
+from mt.data.clean import clean_pairs, is_empty, strip_final_stops
+from mt.data.corpus import read_lines
+
+LONG = "x" * 19
+
+
+def clean(pairs: list[tuple[str, str]], **settings: object) -> tuple[list[tuple[str, str]], Counter]:
+    counts: Counter[str] = Counter()
+    return list(clean_pairs(pairs, CleaningConfig(**settings), counts)), counts
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\r\n", "\u3000", "\u200b", "\u00a0\ufeff", "\x0b\u2028", "\u00ad\0"])
+def test_nothing_to_see_is_empty(text: str) -> None:
+    assert is_empty(text)
+    kept, counts = clean([(text, "茶"), ("tea", text), ("tea", "茶")])
+    assert kept == [("tea", "茶")]
+    assert counts == {"empty source": 1, "empty target": 1}
+
+
+def test_kept_pairs_are_unchanged() -> None:
+    pairs = [(" tea\u200b\r", "\u3000茶 "), ('"', "\ufffd"), (".", "。")]
+    assert clean(pairs) == (pairs, Counter())
+
+
+@pytest.mark.parametrize(
+    ("pair", "settings", "reason"),
+    [
+        (("abcd", "x"), {"max_characters": 3}, "too many characters"),
+        (("x", "abcd"), {"max_characters": 3}, "too many characters"),
+        (("abc", "abc"), {"max_characters": 3}, None),
+        ((LONG + "x", "xx"), {"max_length_ratio": 9}, "length ratio"),
+        (("xx", LONG + "x"), {"max_length_ratio": 9}, "length ratio"),
+        ((LONG[1:] * 10, LONG + "x"), {"max_length_ratio": 9}, None),
+        ((LONG, "x"), {"max_length_ratio": 9}, None),  # too short for a ratio to mean anything
+        ((LONG + "x", "x"), {"max_length_ratio": 0}, None),
+        (("tea", "tea "), {"drop_identical": True}, "identical"),
+        (("tea", "tea"), {}, None),
+    ],
+)
+def test_reasons(pair: tuple[str, str], settings: dict, reason: str | None) -> None:
+    kept, counts = clean([pair], **settings)
+    assert kept == ([] if reason else [pair])
+    assert counts == ({reason: 1} if reason else {})
+
+
+def test_duplicates_are_pairs_not_sides() -> None:
+    pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("d", "b"), ("a", "b")]
+    kept, counts = clean(pairs, drop_duplicates=True)
+    assert kept == [("a", "b"), ("a", "c"), ("d", "b")]
+    assert counts == {"duplicate": 2}
+    assert clean(pairs)[0] == pairs
+
+
+def test_final_stops() -> None:
+    pairs = [("I eat. ", "我吃。"), ("I eat", "我吃。"), ("wait...", "等。"), (".", "。"), ("I eat.", "我吃")]
+    assert list(strip_final_stops(pairs, 0)) == pairs
+    assert list(strip_final_stops(pairs, 1)) == [("I eat", "我吃"), *pairs[1:]]
+    many = [("I eat.", "我吃。")] * 1000
+    half = list(strip_final_stops(many, 0.5))
+    assert 400 < half.count(("I eat", "我吃")) < 600 and len(half) == 1000
+    assert half == list(strip_final_stops(many, 0.5))
+
+
+def test_messy_real_text() -> None:
+    folder = Path(__file__).parents[2] / "../shared/data/messy-en-de"
+    if not folder.exists():
+        pytest.skip("shared/data/messy-en-de is absent")
+    pairs = list(
+        zip(read_lines(folder / "src-train.txt"), read_lines(folder / "tgt-train.txt"), strict=True)
+    )
+    kept, counts = clean(pairs)
+    assert len(pairs) == len(kept) + counts.total() == 10_000
+    assert counts["empty source"] + counts["empty target"] >= 1

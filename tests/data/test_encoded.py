@@ -1,0 +1,161 @@
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
+from mt.data import encoded
+from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.tokenizer import TokenizerPair, train_tokenizers
+
+PAIRS = [(f"red tea {i}", f"红茶{i}。") for i in range(25)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    with pytest.warns(UserWarning):
+        return train_tokenizers(PAIRS, TokenizerConfig(joint=False), seed=1)
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch) -> None:
+    monkeypatch.setattr(encoded, "_BATCH_PAIRS", 10)
+
+
+def corpus(folder: Path, pairs: list[tuple[str, str]], name: str = "t") -> CorpusConfig:
+    for side, suffix in ((0, "en"), (1, "zh")):
+        (folder / f"{name}.{suffix}").write_bytes("".join(pair[side] + "\n" for pair in pairs).encode())
+    return CorpusConfig(source=str(folder / f"{name}.en"), target=str(folder / f"{name}.zh"))
+
+
+def data_config(folder: Path, pairs: list[tuple[str, str]] = PAIRS, **settings: object) -> DataConfig:
+    cleaning = CleaningConfig(**settings)
+    return DataConfig(train={"main": corpus(folder, pairs)}, cleaning=cleaning, cache_dir=str(folder / "cache"))
+
+
+def test_ids_lengths_and_texts(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    done: list[int] = []
+    result = encode_corpus(data.train, data, tokenizers, progress=done.append)
+    assert len(result) == 25 and done == [10, 20, 25]
+    for i, pair in enumerate(PAIRS):
+        assert result.texts(i) == pair
+        assert result.source_ids(i).tolist() == tokenizers.source.encode([pair[0]])[0]
+        assert result.target_ids(i).tolist() == tokenizers.target.encode([pair[1]])[0]
+        assert result.source_lengths[i] == len(result.source_ids(i))
+        assert result.target_lengths[i] == len(result.target_ids(i))
+    assert result.source_ids(0).dtype == result.source_lengths.dtype == result.target_lengths.dtype == np.int32
+    assert result.source_lengths.shape == (25,)
+    for i in (-1, 25):
+        with pytest.raises(IndexError):
+            result.source_ids(i)
+
+
+def test_ids_are_views_of_the_file(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    ids = encode_corpus(data.train, data, tokenizers).source_ids(3)
+    assert not ids.flags.owndata and not ids.flags.writeable
+
+
+def test_training_drops_both_sides_and_counts(tmp_path, tokenizers: TokenizerPair) -> None:
+    pairs = [("tea", "茶"), ("", "空"), ("a " * 30, "b " * 30), ("rice", "\u3000"), ("rice", "米")]
+    data = data_config(tmp_path, pairs, max_tokens=20)
+    result = encode_corpus(data.train, data, tokenizers)
+    assert [result.texts(i) for i in range(len(result))] == [("tea", "茶"), ("rice", "米")]
+    assert result.counts == {"empty source": 1, "empty target": 1, "too many tokens": 1}
+    again = encode_corpus(data.train, data, tokenizers)
+    assert again.counts == result.counts and again.fingerprint == result.fingerprint
+
+
+def test_validation_keeps_every_line(tmp_path, tokenizers: TokenizerPair) -> None:
+    pairs = [("tea.", "茶。"), ("", "空"), ("a " * 30, "b " * 30), ("", "")]
+    data = data_config(tmp_path, pairs, max_tokens=20)
+    data.strip_final_stop_probability = 1.0
+    result = encode_corpus(data.train, data, tokenizers, clean=False, split="valid")
+    assert [result.texts(i) for i in range(len(result))] == pairs
+    assert result.source_lengths.tolist()[1::2] == [0, 0] and result.counts == {}
+    assert result.source_ids(1).shape == (0,)
+    assert encode_corpus(data.train, data, tokenizers).texts(0) == ("tea", "茶")
+
+
+def test_cache_is_used_and_keyed_by_all_that_matters(tmp_path, tokenizers: TokenizerPair, monkeypatch) -> None:
+    data = data_config(tmp_path)
+    first = encode_corpus(data.train, data, tokenizers)
+    with monkeypatch.context() as patch:
+        patch.setattr(encoded, "read_corpora", lambda *_: pytest.fail("read again"))
+        assert encode_corpus(data.train, data, tokenizers).texts(7) == PAIRS[7]
+    fingerprints = {first.fingerprint}
+    fingerprints.add(encode_corpus(data.train, data, tokenizers, clean=False).fingerprint)
+    swapped = TokenizerPair(tokenizers.target, tokenizers.source)
+    fingerprints.add(encode_corpus(data.train, data, swapped).fingerprint)
+    data.cleaning.max_tokens = 99
+    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    data.strip_final_stop_probability = 0.5
+    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    data = data_config(tmp_path, PAIRS[:-1])
+    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert len(fingerprints) == 6
+    assert {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()} == fingerprints
+
+
+@pytest.mark.parametrize("damage", ["no metadata", "cut arrow", "old version", "not json", "unfinished"])
+def test_broken_cache_is_built_anew(tmp_path, tokenizers: TokenizerPair, damage: str) -> None:
+    data = data_config(tmp_path)
+    folder = encode_corpus(data.train, data, tokenizers).folder
+    metadata = folder / "metadata.json"
+    if damage == "no metadata":
+        metadata.unlink()
+    elif damage == "cut arrow":
+        content = (folder / "pairs.arrow").read_bytes()
+        (folder / "pairs.arrow").write_bytes(content[: len(content) // 2])
+    elif damage == "old version":
+        metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"format_version": 0}))
+    elif damage == "not json":
+        metadata.write_text("[")
+    else:
+        shutil.move(folder, folder.with_name(f"{folder.name}.unfinished"))
+    if damage != "unfinished":
+        with pytest.raises(ValueError, match="not a complete encoded corpus"):
+            EncodedCorpus(folder)
+    assert len(encode_corpus(data.train, data, tokenizers)) == 25
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [folder.name, f"{folder.name}.lock"]
+
+
+def test_failure_leaves_no_folder(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    Path(data.train["main"].target).write_bytes("茶\n".encode() * 20 + b"\xff\n" * 5)
+    with pytest.raises(ValueError, match="t.zh, line 21"):
+        encode_corpus(data.train, data, tokenizers)
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_nothing_left_states_the_counts(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path, [("", "空"), ("a " * 30, "b " * 30)], max_tokens=5)
+    with pytest.raises(ValueError, match="data.train: no pair is left .*empty source: 1, too many tokens: 1"):
+        encode_corpus(data.train, data, tokenizers)
+    with pytest.raises(ValueError, match="data.valid: no corpus given"):
+        encode_corpus({}, data, tokenizers, split="valid")
+
+
+def test_unusable_cache_dir_is_named(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    (tmp_path / "file").write_text("")
+    data.cache_dir = str(tmp_path / "file")
+    with pytest.raises(ValueError, match="data.cache_dir=.*file: cannot be created"):
+        encode_corpus(data.train, data, tokenizers)
+
+
+def _texts_and_ids(result: EncodedCorpus, i: int) -> tuple[tuple[str, str], list[int]]:
+    return result.texts(i), result.source_ids(i).tolist()
+
+
+def test_pickles_as_its_path_for_spawned_workers(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    data.train["more"] = corpus(tmp_path, PAIRS[:2], "more")
+    result = encode_corpus(data.train, data, tokenizers)
+    assert len(pickle.dumps(result)) < 1000
+    copy = pickle.loads(pickle.dumps(result))
+    assert [_texts_and_ids(copy, i) for i in range(27)] == [_texts_and_ids(result, i) for i in range(27)]

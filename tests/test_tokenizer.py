@@ -1,0 +1,149 @@
+import pickle
+import random
+
+import pytest
+
+from mt.config import TokenizerConfig
+from mt.tokenizer import EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair, train_tokenizers
+
+CHINESE = ["我爱中国，你呢？", "（１２３）ＡＢＣ", "…", "我用 Hello World 学习"]
+HARD = [*CHINESE, "a\u3000b", "①㎏", "ﬁn", "x\u00a0y", "soft\u00adhyphen", "e\u0301"]
+HARD += ["  two  spaces ", "<unk> <s> <0x41>", ""]
+
+pytestmark = pytest.mark.filterwarnings("ignore:tokenizer.*requested")
+
+
+def train(texts: list[str], seed: int = 1, **settings: object) -> TokenizerPair:
+    return train_tokenizers([(text, text) for text in texts], TokenizerConfig(**settings), seed)
+
+
+@pytest.fixture(scope="module")
+def pair() -> TokenizerPair:
+    return train(HARD * 3)
+
+
+def round_trip(tokenizer: Tokenizer, text: str) -> str:
+    return tokenizer.decode(tokenizer.encode([text])[0])
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_identity_round_trip(algorithm: str) -> None:
+    target = train(HARD * 3, algorithm=algorithm).target
+    assert [round_trip(target, text) for text in HARD] == HARD
+
+
+def test_unseen_characters_round_trip_as_bytes(pair: TokenizerPair) -> None:
+    ids = pair.target.encode(["茶鱻😀茶"])[0]
+    assert pair.target.decode(ids) == "茶鱻😀茶"
+    assert UNK_ID not in ids
+    assert any(piece.startswith("<0x") for piece in pair.target.pieces(ids))
+
+
+def test_incomplete_bytes_and_special_ids_are_dropped(pair: TokenizerPair) -> None:
+    target = pair.target
+    ids = target.encode(["中鱻"])[0]
+    assert target.decode(ids[:-1]) == "中"
+    assert target.decode(ids[:-1] + target.encode(["国"])[0]).replace(" ", "") == "中国"
+    assert target.decode([ids[-1], PAD_ID, UNK_ID, EOS_ID]) == ""
+    assert round_trip(target, "a\ufffdb") == "ab"
+
+
+def test_random_ids_decode_to_one_clean_line(pair: TokenizerPair) -> None:
+    generator = random.Random(0)
+    for _ in range(200):
+        text = pair.target.decode([generator.randrange(pair.target.size) for _ in range(30)])
+        text.encode("utf-8")
+        assert not set(text) & set("\ufffd\u2047\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
+
+
+@pytest.mark.parametrize("separator", list("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r\n\t\0") + ["\ud800"])
+def test_separators_become_a_space(pair: TokenizerPair, separator: str) -> None:
+    assert round_trip(pair.source, f"a{separator}b") == "a b"
+
+
+def test_no_piece_holds_a_separator() -> None:
+    tokenizer = train(["red\rtea", "red\u2028tea", "red\x0btea"] * 5).source
+    pieces = tokenizer.pieces(list(range(tokenizer.size)))
+    assert not set("".join(pieces)) & set("\r\u2028\x0b")
+
+
+def test_source_normalisation_folds_and_collapses() -> None:
+    pair = train(HARD, joint=False, source_normalization="nfkc_casefold")
+    assert round_trip(pair.source, "\u3000（Ａ）  Bé ") == "(a) bé"
+    assert pair.source.encode(["", " \u3000"]) == [[], []]
+    assert round_trip(pair.target, "（Ａ）  B") == "（Ａ）  B"
+
+
+def test_small_corpus_shrinks_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="requested 8000, got ") as caught:
+        tokenizer = train(["tea", "rice"] * 3).source
+    assert f"got {tokenizer.size}," in str(caught[0].message)
+    assert tokenizer.size == len(set(tokenizer.pieces(list(range(tokenizer.size))))) < 300
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [({}, "vocabulary_size"), ({"joint": False, "source_vocabulary_size": 310}, "source_vocabulary_size")],
+)
+def test_too_small_vocabulary_names_what_is_needed(settings: dict, setting: str) -> None:
+    text = "".join(chr(0x4E00 + i) for i in range(300))
+    vocabulary_size = 310 if setting == "vocabulary_size" else 8000
+    with pytest.raises(ValueError, match=rf"tokenizer\.{setting}=310: must be at least 561") as caught:
+        train([text] * 3, vocabulary_size=vocabulary_size, **settings)
+    assert "\n" not in str(caught.value)
+    assert train([text] * 3, vocabulary_size=561).source.size == 561
+
+
+def test_long_lines_are_trained_on() -> None:
+    texts = ["tea rice"] * 5 + ["z" + " tea" * 20_000] * 5 + ["q" * 70_000]
+    for algorithm in ("unigram", "bpe"):
+        tokenizer = train(texts, algorithm=algorithm, character_coverage=1.0).source
+        pieces = tokenizer.pieces(list(range(tokenizer.size)))
+        assert "z" in pieces and "q" in "".join(pieces)
+
+
+def test_sentence_with_the_reserved_character_is_trained_on() -> None:
+    tokenizer = train(["tea\u2585water"] * 5).source
+    assert round_trip(tokenizer, "tea\u2585") == "tea\u2585"
+    assert not any(piece.startswith("<0x") for piece in tokenizer.pieces(tokenizer.encode(["water"])[0]))
+
+
+def test_sample_is_seeded_spread_out_and_stated() -> None:
+    texts = [f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)} tea" for i in range(2000)]
+    with pytest.warns(UserWarning, match="random sample of 50 of 2000 pairs"):
+        first = train(texts, training_sentences=50)
+    with pytest.warns(UserWarning):
+        assert train(texts, training_sentences=50).fingerprint == first.fingerprint
+        assert train(texts, seed=2, training_sentences=50).fingerprint != first.fingerprint
+        assert train(texts[:50]).fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \t\u2028"]])
+def test_nothing_to_train_on(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="no words to train on"):
+        train(texts)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_save_load_and_pickle(tmp_path, joint: bool) -> None:
+    pair = train_tokenizers([("tea", "我爱中国"), ("rice", "米饭")], TokenizerConfig(joint=joint), seed=1)
+    pair.save(tmp_path / "tokenizer")
+    names = {path.name for path in (tmp_path / "tokenizer").iterdir()}
+    assert names == ({"joint.model"} if joint else {"source.model", "target.model"})
+    for copy in (TokenizerPair.load(tmp_path / "tokenizer"), pickle.loads(pickle.dumps(pair))):
+        assert copy.joint is joint
+        assert copy.fingerprint == pair.fingerprint
+        assert copy.target.encode(CHINESE) == pair.target.encode(CHINESE)
+
+
+def test_fingerprint_tells_sides_apart() -> None:
+    pair = train_tokenizers([("tea", "我爱中国"), ("rice", "米饭")], TokenizerConfig(joint=False), seed=1)
+    assert TokenizerPair(pair.target, pair.source).fingerprint != pair.fingerprint
+
+
+def test_missing_and_broken_files_are_named(tmp_path) -> None:
+    with pytest.raises(ValueError, match="source.model: cannot read the tokenizer"):
+        TokenizerPair.load(tmp_path)
+    (tmp_path / "joint.model").write_bytes(b"not a model")
+    with pytest.raises(ValueError, match="joint.model: not a SentencePiece model"):
+        TokenizerPair.load(tmp_path)

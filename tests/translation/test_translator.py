@@ -1,0 +1,237 @@
+import dataclasses
+import random
+import re
+import warnings
+
+import pytest
+import torch
+
+from mt.checkpoint import create_run, point, save_checkpoint
+from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
+from mt.model.device import resolve_device
+from mt.model.layout import Layout
+from mt.model.transformer import Transformer
+from mt.tokenizer import BOS_ID, EOS_ID, UNK_ID, train_tokenizers
+from mt.translation.beam import beam_search
+from mt.translation.translator import Translator, load_translator
+
+WORDS = "they read good books every day and drink green tea I love china rice is never late".split()
+SEPARATORS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufffd]")
+# untied: with one table for input and output a random model mostly repeats its last token
+MODEL = ModelConfig(d_model=16, d_ff=32, n_heads=2, encoder_layers=2, decoder_layers=2, tying="none")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(are unfinished|tokenizer).*")
+
+
+def sentences(count, seed=0):
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(1, 40))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    lines = sentences(200)
+    config = TokenizerConfig(vocabulary_size=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a small corpus gives a small vocabulary
+        return train_tokenizers(zip(lines, lines, strict=True), config, seed=1)
+
+
+def random_model(vocabulary_size, sharpness=3.0, eos_bonus=2.0, **changes):
+    """A model whose next tokens depend strongly on its input and whose outputs end."""
+    torch.manual_seed(7)
+    model = Transformer(dataclasses.replace(MODEL, **changes), vocabulary_size, vocabulary_size)
+    plain_logits = model.logits
+    bonus = torch.zeros(vocabulary_size)
+    bonus[EOS_ID] = eos_bonus
+    model.logits = lambda hidden: plain_logits(hidden) * sharpness + bonus
+    return model.eval()
+
+
+def make_translator(tokenizers, eos_bonus=2.0, **decode):
+    return Translator(random_model(tokenizers.source.size, eos_bonus=eos_bonus), tokenizers, DecodeConfig(**decode))
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_neighbours_and_batch_sizes_change_nothing(tokenizers, beam_size):
+    texts = sentences(20, seed=3)
+    translator = make_translator(tokenizers, beam_size=beam_size)
+    expected = translator.translate_n_best(texts, beam_size)
+    assert len({translations[0].text for translations in expected}) > 10
+    alone = [translator.translate_n_best([text], beam_size)[0] for text in texts]
+    backwards = translator.translate_n_best(texts[::-1], beam_size)[::-1]
+    small = make_translator(tokenizers, beam_size=beam_size, batch_tokens=100).translate_n_best(texts, beam_size)
+    for other in (alone, backwards, small):
+        for a, b in zip(expected, other, strict=True):
+            assert [(t.text, t.tokens, t.unfinished) for t in a] == [(t.text, t.tokens, t.unfinished) for t in b]
+            assert [t.score for t in a] == pytest.approx([t.score for t in b], abs=1e-4)
+
+
+class WithoutCache:
+    """The same model, computing the whole prefix anew at every step."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def start(self, memory, layout, beam_size):
+        self.memories = memory.split(layout.lengths)
+        self.rows = [(i, []) for i in range(len(layout.lengths)) for _ in range(beam_size)]
+        return self
+
+    def select(self, rows):
+        self.rows = [self.rows[row] for row in rows.tolist()]
+
+    def step(self, tokens, state):
+        self.rows = [(i, [*prefix, token]) for (i, prefix), token in zip(self.rows, tokens.tolist(), strict=True)]
+        target = torch.tensor([token for _, prefix in self.rows for token in prefix])
+        target_layout = Layout.from_lengths([len(prefix) for _, prefix in self.rows])
+        memory = torch.cat([self.memories[i] for i, _ in self.rows])
+        memory_layout = Layout.from_lengths([len(self.memories[i]) for i, _ in self.rows])
+        hidden = self.model.decode(target, target_layout, memory, memory_layout)
+        return self.model.logits(hidden[target_layout.cumulative_lengths[1:].long() - 1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"positions": "rotary", "tying": "three_way"},
+        {"norm_position": "post", "tying": "decoder"},
+        {"norm": "rms_norm", "activation": "swiglu"},
+    ],
+)
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_cache_changes_nothing(changes, beam_size):
+    model = random_model(50, eos_bonus=2.0 if not changes else 0.0, **changes)
+    for lengths in ([9, 3, 1, 14, 6, 2, 30, 8], [4, 4, 17]):  # a second batch of other sizes straight after the first
+        layout = Layout.from_lengths(lengths)
+        source = torch.randint(4, 50, (sum(lengths),), generator=torch.Generator().manual_seed(1))
+        with torch.inference_mode():
+            memory = model.encode(source, layout)
+            arguments = (memory, layout, [2 * n + 10 for n in lengths], beam_size, 1.0, beam_size)
+            found, expected = beam_search(model, *arguments), beam_search(WithoutCache(model), *arguments)
+        assert len({tuple(hypotheses[0].tokens) for hypotheses in found}) > 1
+        for a, b in zip(found, expected, strict=True):
+            assert [hypothesis.tokens for hypothesis in a] == [hypothesis.tokens for hypothesis in b]
+            assert [hypothesis.score for hypothesis in a] == pytest.approx([h.score for h in b], abs=1e-4)
+
+
+def test_blank_texts_stay_blank_and_in_place(tokenizers):
+    texts = []
+    for i in range(20):  # case 04
+        texts += [f"word{i}", ["", "   ", "\u200b", "\u3000", "\u2028", "\t\u00a0\ufeff"][i % 6]]
+    expected = None
+    for batch_tokens in (1, 30, 4096):
+        translator = make_translator(tokenizers, beam_size=2, batch_tokens=batch_tokens)
+        translations = translator.translate(texts)
+        assert translations[1::2] == [""] * 20
+        assert all(translations[0::2])
+        expected = expected or translations
+        assert translations == expected
+    assert translator.translate([]) == []
+    blank = translator.translate_n_best([" "], 2)[0]
+    assert [(t.text, t.tokens, t.unfinished, t.source_truncated) for t in blank] == [("", [], False, False)]
+
+
+def test_long_sources_are_cut_and_flagged(tokenizers):
+    translator = make_translator(tokenizers, beam_size=2, max_source_tokens=256, max_length_ratio=0.1)
+    texts = ["I love china", "tea " * 5000, "green tea"]
+    with pytest.warns(UserWarning, match=r"decode.max_source_tokens=256 .*line 2 \(\d{4,} tokens\)$") as caught:
+        translations = translator.translate_n_best(texts, 1)
+    assert sum("max_source_tokens" in str(warning.message) for warning in caught) == 1
+    assert [found[0].source_truncated for found in translations] == [False, True, False]
+    assert translations[0][0].text == translator.translate(texts[:1])[0]
+    with pytest.warns(UserWarning, match="line 1001 "):
+        translator.translate_n_best(texts, 1, first_line=1000)
+
+
+def test_twenty_thousand_tokens(tokenizers):
+    model = random_model(tokenizers.source.size, d_model=2, d_ff=2, n_heads=1, encoder_layers=1, decoder_layers=1)
+    decode = DecodeConfig(beam_size=1, max_source_tokens=30_000, max_length_ratio=0.0001)
+    text = " ".join(random.Random(0).choices("abcdefgh", k=12_000))
+    assert len(tokenizers.source.encode([text])[0]) >= 20_000
+    (found,) = Translator(model, tokenizers, decode).translate_n_best([text], 1)
+    assert not found[0].source_truncated
+
+
+def test_unfinished_translations_are_flagged_and_counted(tokenizers):
+    translator = make_translator(tokenizers, eos_bonus=-100.0, beam_size=2, max_length_ratio=1.5, max_length_offset=3)
+    texts = ["I love china", "", "tea"]
+    with pytest.warns(UserWarning, match=r"^2 of 3 translations reached .* unfinished: line 1, line 3$"):
+        translations = translator.translate_n_best(texts, 2)
+    assert [found[0].unfinished for found in translations] == [True, False, True]
+    for text, found in zip(texts, translations, strict=True):
+        length = len(translator.tokenizers.source.encode([text])[0])
+        assert all(len(t.tokens) <= -(-3 * length // 2) + 3 for t in found)
+
+
+def test_outputs_are_single_clean_lines(tokenizers):
+    size = tokenizers.source.size
+    translator = make_translator(tokenizers, beam_size=3)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        bonus = torch.randn(size) * 3  # byte pieces and all
+        bonus[UNK_ID] = 100  # case 12
+        translator.model.logits = lambda hidden, bonus=bonus: torch.randn(len(hidden), size) + bonus
+        for found in translator.translate_n_best(sentences(5, seed), 3):
+            for translation in found:
+                assert not SEPARATORS.search(translation.text)
+                assert not re.search("⁇|<unk>|<0x", translation.text)
+                assert not {UNK_ID, BOS_ID, EOS_ID} & set(translation.tokens)
+                translation.text.encode()
+
+
+def test_n_best_texts_differ(tokenizers):
+    for found in make_translator(tokenizers, beam_size=5).translate_n_best(sentences(5), 5):
+        assert len({translation.text for translation in found}) == len(found)
+        scores = [translation.score for translation in found if not translation.unfinished]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_progress_and_training_mode(tokenizers):
+    translator = make_translator(tokenizers, beam_size=2, batch_tokens=60)
+    translator.model.train()
+    done = []
+    translator.translate(sentences(6) + [""], progress=done.append)
+    assert done == sorted(done) and len(done) > 1 and done[-1] == 7
+    assert translator.model.training
+    translator.model.eval()
+    translator.translate(["tea"])
+    assert not translator.model.training
+
+
+def test_training_goes_on_after_a_translation(tokenizers):
+    translator = make_translator(tokenizers, beam_size=1, max_length_ratio=0.01)
+    model = translator.model.train()
+    translator.translate(["tea " * 600])  # longer than the table of positions was
+    layout = Layout.from_lengths([3])
+    model(torch.tensor([4, 5, 3]), layout, torch.tensor([2, 6, 7]), layout).sum().backward()
+    assert model.source_embedding.weight.grad is not None
+
+
+def test_a_run_folder_translates_as_the_model_did(tokenizers, tmp_path):
+    config = TrainConfig(model=MODEL, decode=DecodeConfig(beam_size=3))
+    torch.manual_seed(0)
+    model = Transformer(MODEL, tokenizers.source.size, tokenizers.target.size).eval()
+    run_dir = tmp_path / "run"
+    create_run(run_dir, config, tokenizers, [])
+    state = {"tokenizer_fingerprint": tokenizers.fingerprint, "metrics": {}, "finished": True}
+    point(run_dir, "best", save_checkpoint(run_dir, 5, model.weights(), {}, state))
+    texts = sentences(3, seed=9)
+    expected = Translator(model, tokenizers, config.decode).translate(texts)
+    assert load_translator(run_dir, "cpu").translate(texts) == expected
+    greedy = load_translator(str(run_dir), "cpu", "step_00000005", DecodeConfig(beam_size=1))
+    assert greedy.decode.beam_size == 1 and not greedy.model.training
+    with pytest.raises(ValueError, match="checkpoint=last"):
+        load_translator(run_dir, "cpu", "last")
+    other = {**state, "tokenizer_fingerprint": "f" * 64}
+    point(run_dir, "last", save_checkpoint(run_dir, 6, model.weights(), {}, other))
+    with pytest.raises(ValueError, match=f"tokenizer does not match this model.*{'f' * 64}"):
+        load_translator(run_dir, "cpu", "last")
+
+
+def test_devices():
+    assert resolve_device("cpu") == torch.device("cpu")
+    assert resolve_device("auto").type in ("cuda", "mps", "cpu")
+    with pytest.raises(ValueError, match="device=cuda:99: must be auto or one that this machine has: .*cpu"):
+        resolve_device("cuda:99")
