@@ -40,10 +40,8 @@ class DecoderState:
             self.memory_cache = self.memory_cache.index_select(2, sentences)
             self.memory_mask = self.memory_mask.index_select(0, sentences)
         self.sentence_of_row = self._all_sentences().repeat_interleave(len(rows) // max(len(sentences), 1))
-        filled = self.self_cache[:, :, :, : self.length].index_select(2, rows)
-        shape = (*self.self_cache.shape[:2], len(rows), *self.self_cache.shape[3:])
-        self.self_cache = self.self_cache.new_empty(shape)
-        self.self_cache[:, :, :, : self.length] = filled
+        if len(rows) != self.self_cache.shape[2] or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+            self.self_cache = self.self_cache.index_select(2, rows)
 
     def _all_sentences(self) -> Tensor:
         return torch.arange(self.memory_cache.shape[2], device=self.memory_cache.device)

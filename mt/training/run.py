@@ -73,6 +73,8 @@ def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
     """Returns whether to resume; refuses a folder that holds a run otherwise."""
     if not folder.is_run(run_dir):
         return False
+    if config.resume:
+        folder.remove_unfinished(run_dir)
     saved = folder.newest_readable(run_dir)
     finished = saved is not None and folder.read_state(saved)["finished"]
     if not config.resume:

@@ -1,6 +1,7 @@
 """Validation: loss over held-out pairs, and BLEU and chrF of real translations of their sources."""
 
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -59,7 +60,9 @@ def validate(
     mean = total / tokens
     texts = [corpus.texts(i) for i in range(count)]
     sources, references = [source for source, _ in texts], [target for _, target in texts]
-    translations = translator.translate(sources)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a model at the beginning of its training rarely ends its sentences
+        translations = translator.translate(sources)
     scores = score_corpus(translations, references, config.data.target_language)
     model.train()
     values = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}

@@ -1,0 +1,38 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED)  ## make .venv and install mt into it, with the tested versions
+
+demo: venv  ## get an English-Chinese corpus, train 10 minutes on it, print BLEU, translate "I love china"
+	$(BIN)/python scripts/demo.py
+
+test: venv  ## lint, then the fast tests
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -m "not slow"
+
+test-demo: venv  ## the demo's promises: its BLEU floor and its sentence (as long as the demo)
+	$(BIN)/python -m pytest -m slow tests/slow/test_demo.py
+
+lint: venv  ## find faults in the code's form
+	$(BIN)/ruff check .
+
+format: venv  ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove .venv and caches; keeps runs/ and data/
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mt needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
+	touch $@
+
+.PHONY: help venv demo test test-demo lint format clean

@@ -1,0 +1,36 @@
+"""The command line: `mt` and `python -m mt`. The one place where an error becomes a line on stderr and an exit code."""
+
+import sys
+import warnings
+
+from mt.commands.app import app
+
+USER_ERROR = 2
+INTERRUPTED = 130  # 128 + SIGINT
+
+
+def main() -> None:
+    """Runs a command. Exits with 2 for an error that the user can mend, with 130 after Ctrl-C."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except (ValueError, OSError) as error:  # OSError: a file that is missing or closed to us, a full disk
+        print(f"error: {_describe(error)}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _describe(error: ValueError | OSError) -> str:
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(text.split())
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

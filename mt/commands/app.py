@@ -1,0 +1,39 @@
+"""The table of commands. Nothing heavy is imported here: `mt --help` has to answer at once."""
+
+from typing import Annotated
+
+import typer
+
+from mt.commands.evaluate import evaluate
+from mt.commands.train import train
+from mt.commands.translate import translate
+
+app = typer.Typer(
+    name="mt",
+    help="Train, evaluate and run translation models.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # importing rich would cost more than the rest of --help
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+# train hands everything to Hydra, --help included
+passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+app.command(context_settings=passed_on, add_help_option=False)(train)
+app.command()(translate)
+app.command()(evaluate)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        import mt
+
+        print(f"mt {mt.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Version.")] = False,
+) -> None:
+    pass

@@ -1,0 +1,79 @@
+"""mt translate: text in, text out, one line for one line."""
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mt.translation.translator import Translation
+
+LINES_AT_ONCE = 2000  # enough for full batches of similar lengths; little enough to see results on the way
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder, such as runs/demo.")],
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; without any, standard input is read.")
+    ] = None,
+    input: Annotated[Path | None, typer.Option(help="Read this file (UTF-8, .gz too), one sentence a line.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write this file, complete or not at all.")] = None,
+    beam_size: Annotated[int | None, typer.Option(help="1 is greedy search. [default: the run's]")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="0 favours short output. [default: the run's]")] = None,
+    n_best: Annotated[
+        int, typer.Option(help="Translations of each line; above 1, each begins with the line's number and a tab.")
+    ] = 1,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Put the score (log probability / length^penalty) and a tab in front.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
+) -> None:
+    """Translate text, a file or standard input with a trained model."""
+    if text and input:
+        raise ValueError("give either TEXT or --input, not both")
+    if n_best < 1:
+        raise ValueError(f"--n-best={n_best}: must be at least 1")
+    from mt.checkpoint import load_config
+    from mt.translation.evaluate import changed
+    from mt.translation.output import open_output
+    from mt.translation.translator import load_translator
+
+    decode = changed(load_config(run).decode, beam_size, length_penalty)
+    lines = _lines(text, input)
+    at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
+    done = 0
+    with open_output(output) as file:
+        chunk = list(islice(lines, at_once))  # what is wrong with input or output shows before the model is loaded
+        translator = load_translator(run, device, checkpoint, decode)
+        while chunk:
+            for number, found in enumerate(translator.translate_n_best(chunk, n_best, first_line=done + 1), done + 1):
+                file.write(_format(number if n_best > 1 else None, found, scores).encode())
+            file.flush()
+            done += len(chunk)
+            chunk = list(islice(lines, at_once))
+
+
+def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
+    import os
+
+    from mt.data.corpus import decode_lines, read_lines
+
+    if input is not None:
+        return read_lines(input)
+    if text:  # the bytes as they were typed, whatever the locale
+        return decode_lines((line for sentence in text for line in os.fsencode(sentence).split(b"\n")), "TEXT")
+    return decode_lines(sys.stdin.buffer, "standard input")
+
+
+def _format(number: int | None, found: list["Translation"], scores: bool) -> str:
+    """Returns the output lines of one input line."""
+    lines = []
+    for translation in found:
+        score = f"{translation.score:.4f}" if scores else None
+        columns = (None if number is None else str(number), score, translation.text)
+        lines.append("\t".join(column for column in columns if column is not None) + "\n")
+    return "".join(lines)

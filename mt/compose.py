@@ -1,0 +1,248 @@
+"""The Hydra edge: finds configs/, composes an experiment, and returns plain dataclasses. Nobody else sees Hydra.
+
+Hydra's grammar serves for composing; what may be set is decided by mt.config alone, so that a misspelt key, with or
+without +, in a file or on the command line, is refused and never ignored.
+"""
+
+import dataclasses
+import itertools
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra._internal.utils import get_args_parser
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from mt.config import CorpusConfig, TrainConfig, from_mapping, known_keys, suggest, to_mapping
+
+VERSION_BASE = "1.3"  # of Hydra's behaviour
+PRIMARY = "train"  # configs/train.yaml
+_CORPUS = re.compile(r"(data\.(?:train|valid|test)\.[^.]+)(?:\.(.+))?")  # corpora have names of the user's choice
+_COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
+
+
+def config_dir() -> Path:
+    """Returns the folder configs/: inside the package where a wheel was installed, else beside it."""
+    package = Path(__file__).resolve().parent
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainConfig:
+    """Returns the settings that configs/train.yaml and overrides such as "optim.lr=1e-3" or "experiment=demo" give.
+
+    `user_config_dir` is a folder of the user's own with experiment/NAME.yaml and other groups. Raises ValueError for an
+    unknown key or option, with the nearest known one, and for a value of the wrong type or out of range.
+    """
+    prepared = _prepare(overrides, user_config_dir)
+    if user_config_dir is not None:
+        prepared.append(f"hydra.searchpath=[{_quote(f'file://{user_config_dir.resolve()}')}]")
+    _store_schema()
+    try:
+        with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
+            composed = hydra.compose(PRIMARY, prepared)
+            return _to_config(composed)
+    except _COMPOSE_ERRORS as error:
+        raise ValueError(_one_line(error)) from error
+
+
+def read_config(file: Path, overrides: list[str]) -> TrainConfig:
+    """Returns the settings stored in a run's config.yaml, changed by plain KEY=VALUE overrides.
+
+    Raises ValueError as `compose` does, and for an override that composes (a group's option, several values).
+    """
+    try:
+        settings = to_mapping(from_mapping(TrainConfig, yaml.safe_load(file.read_bytes())))
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{file}: {_one_line(error)}") from error
+    for override in _parse(_prepare(overrides, None)):
+        key = override.key_or_group
+        if key in _group_options(None) or override.is_sweep_override() or override.is_hydra_override():
+            raise ValueError(f"{override.input_line}: with --config only single settings, KEY=VALUE, can be changed")
+        *path, last = key.split(".")
+        node = settings
+        for part in path:
+            node = node.setdefault(part, {})
+        if override.is_delete():
+            node.pop(last, None)
+        else:
+            node[last] = override.value()
+    return from_mapping(TrainConfig, settings)
+
+
+def run_hydra(arguments: list[str], task: Callable[[TrainConfig], None]) -> None:
+    """Calls the task with the settings that a command line composes; with --multirun once for each job.
+
+    Hydra's own options (--help, --cfg job, --multirun, --config-dir DIR, ...) work. The settings of all jobs are
+    checked before the first one starts. Each job of a multirun has its own name and run_dir, with the swept settings
+    appended. The working directory stays as it is, and Hydra writes no files. Raises ValueError as `compose` does.
+    """
+    parser = get_args_parser()
+    parser.usage = "mt train [KEY=VALUE]... [OPTIONS]  (mt train --help lists them)"
+    parsed = parser.parse_intermixed_args(arguments)  # options may stand between overrides
+    if parsed.config_name or parsed.config_path or parsed.experimental_rerun:
+        raise ValueError(
+            "--config-name, --config-path and --experimental-rerun do not apply: mt train composes configs/train.yaml; "
+            "--config-dir DIR adds experiments of your own, --config FILE starts from a run's config.yaml"
+        )
+    user_config_dir = Path(parsed.config_dir) if parsed.config_dir else None
+    shows_something = parsed.help or parsed.hydra_help or parsed.info or parsed.shell_completion
+    multirun = parsed.multirun or "hydra.mode=MULTIRUN" in parsed.overrides
+    prepared = _prepare(parsed.overrides, user_config_dir)
+    if not shows_something:
+        jobs = _jobs(_parse(prepared)) if multirun else [parsed.overrides]
+        configs = [compose(job, user_config_dir) for job in jobs]
+        if not multirun and not parsed.cfg:
+            task(configs[0])
+            return
+    options = [argument for argument in arguments if argument not in parsed.overrides]
+    fixed = {override.key_or_group for override in _parse(prepared) if not override.is_sweep_override()}
+
+    def run_job(composed: DictConfig) -> None:
+        job = _named_after_job(_to_config(composed), fixed)
+        print(f"{job.name}: starting", file=sys.stderr)
+        try:
+            task(job)
+        except (ValueError, OSError) as error:  # the other jobs go on; Hydra raises the first error after the last one
+            print(f"{job.name}: {_one_line(error)}", file=sys.stderr)
+            raise
+
+    _store_schema()
+    with ExitStack() as stack:
+        if multirun and not any(o.startswith("hydra.sweep.dir=") for o in prepared):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mt-multirun-"))  # for multirun.yaml
+            prepared.append(f"hydra.sweep.dir={_quote(folder)}")
+        stack.enter_context(_as_command_line(["mt train", *prepared, *options]))
+        try:
+            hydra.main(version_base=VERSION_BASE, config_path=str(config_dir()), config_name=PRIMARY)(run_job)()
+        except _COMPOSE_ERRORS as error:
+            raise ValueError(_one_line(error)) from error
+
+
+def _store_schema() -> None:
+    """Gives Hydra every setting with its default, so that --cfg shows all and an unknown key is refused."""
+    ConfigStore.instance().store(name="schema", node=to_mapping(TrainConfig()))
+
+
+def _to_config(composed: DictConfig) -> TrainConfig:
+    return from_mapping(TrainConfig, OmegaConf.to_container(composed, resolve=True))
+
+
+def _parse(overrides: list[str]) -> list[Override]:
+    parser = OverridesParser.create()
+    try:
+        return parser.parse_overrides(overrides)
+    except OverrideParseException as error:
+        raise ValueError(
+            f"{error.override!r} is not KEY=VALUE as Hydra reads it: {_one_line(error)}; "
+            "a value with , : ( ) [ ] { } ' or = needs quotes inside the shell's: 'KEY=\"VALUE\"'"
+        ) from error
+
+
+def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
+    """Returns the overrides for Hydra, after checking every key and option; corpora can be set without + or ++."""
+    if user_config_dir is not None and not user_config_dir.is_dir():
+        raise ValueError(f"--config-dir={user_config_dir}: is not a folder")
+    options, known, prepared = _group_options(user_config_dir), known_keys(TrainConfig), []
+    for line, override in zip(overrides, _parse(overrides), strict=True):
+        key = override.key_or_group
+        corpus = _CORPUS.fullmatch(key)
+        if key in options:
+            _check_options(override, options[key])
+        elif corpus:
+            name, setting = corpus.groups()
+            if setting and setting not in known_keys(CorpusConfig):
+                raise ValueError(f"unknown setting {key}{suggest(key, known_keys(CorpusConfig, name + '.'))}")
+            line = line if override.is_delete() else "++" + line.lstrip("+")
+        elif key not in known and not override.is_hydra_override():
+            raise ValueError(f"unknown setting {key}{suggest(key, [*known, *options])}")
+        prepared.append(line)
+    return prepared
+
+
+def _group_options(user_config_dir: Path | None) -> dict[str, list[str]]:
+    """Returns the groups, which are the folders below configs/, each with the names of its files."""
+    options: dict[str, list[str]] = {}
+    for root in (config_dir(), user_config_dir):
+        for file in sorted(root.glob("*/**/*.yaml")) if root else ():
+            group, *path = file.relative_to(root).with_suffix("").parts
+            options.setdefault(group, []).append("/".join(path))
+    return options
+
+
+def _check_options(override: Override, options: list[str]) -> None:
+    if override.is_delete():
+        return
+    group, value = override.key_or_group, override.value()
+    if value is None:
+        raise ValueError(f"{group}=null: write ~{group} to compose without this group")
+    if override.is_discrete_sweep() and not isinstance(value, Glob):
+        value = [getattr(choice, "text", choice) for choice in override.sweep_iterator()]
+    if override.is_sweep_override() and not isinstance(value, list):
+        return  # Hydra's sweeper knows better
+    for choice in value if isinstance(value, list) else [value]:
+        if choice not in options:
+            available = ", ".join(sorted(options))
+            raise ValueError(f"unknown {group} {choice}{suggest(str(choice), options)} (available: {available})")
+
+
+def _jobs(overrides: list[Override]) -> Iterator[list[str]]:
+    """Yields the overrides of every job of a multirun; sweeps that cannot be listed (intervals) take their defaults."""
+    choices = []
+    for override in overrides:
+        if not override.is_sweep_override():
+            choices.append([override.input_line])
+        elif override.is_discrete_sweep() and not isinstance(override.value(), Glob):
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+    return (list(job) for job in itertools.product(*choices))
+
+
+def _named_after_job(config: TrainConfig, fixed: set[str]) -> TrainConfig:
+    """Returns the settings of one job of a multirun; `fixed` are the keys that all jobs share."""
+    swept = {o.key_or_group: o.input_line for o in _parse(list(HydraConfig.get().overrides.task))}
+    parts = [line.lstrip("+") for key, line in swept.items() if key not in fixed]
+    suffix = re.sub(r"[^\w.=+-]+", "_", "-".join(["", *parts]))
+    run_dir = config.run_dir
+    if run_dir is not None and "run_dir" not in swept.keys() - fixed:
+        run_dir += suffix
+    return dataclasses.replace(config, name=config.name + suffix, run_dir=run_dir)
+
+
+@contextmanager
+def _as_command_line(arguments: list[str]) -> Iterator[None]:
+    """Lets hydra.main, which reads sys.argv, read these; HYDRA_FULL_ERROR makes it raise errors instead of exiting."""
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = arguments
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        del os.environ["HYDRA_FULL_ERROR"]
+        if full_error is not None:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+def _quote(text: str) -> str:
+    """Returns the text as a quoted value of Hydra's grammar."""
+    backslashes_doubled = re.sub(r'(\\+)(?="|$)', r"\1\1", text)  # only those before a quotation mark or the end
+    return '"' + backslashes_doubled.replace('"', '\\"') + '"'
+
+
+def _one_line(error: Any) -> str:
+    text = " ".join(str(error).split())
+    return re.sub(r" See https://hydra\.cc\S*( for \w+)?\.?| Set the environment variable HYDRA_FULL_ERROR.*", "", text)

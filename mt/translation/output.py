@@ -1,0 +1,35 @@
+"""Results on disk: complete or not at all."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Yields a binary file that gets its name only when the block ends without an error; None is standard output.
+
+    Devices and pipes such as /dev/null are written directly. Raises OSError where the folder is missing or closed.
+    """
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    path = path.resolve()  # through a link to the file that it names
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as file:
+            yield file
+        return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder, not a file to write")
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

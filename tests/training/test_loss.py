@@ -1,0 +1,59 @@
+"""The loss against torch's cross entropy and against numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mt.training import loss as room
+from mt.training.loss import smoothed_cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("chunk", [16, 1 << 20])
+def test_equals_cross_entropy_values_and_gradients(monkeypatch, smoothing, chunk):
+    monkeypatch.setitem(room.CHUNK_ELEMENTS, "cpu", chunk * 13)
+    torch.manual_seed(0)
+    hidden = torch.randn(50, 8, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(1, 13, (50,))
+    targets[::7] = 0
+    tokens = int((targets != 0).sum())
+    expected = F.cross_entropy(hidden @ table.T, targets, ignore_index=0, reduction="sum", label_smoothing=smoothing)
+    wanted = torch.autograd.grad(expected / 5, (hidden, table))
+    loss = smoothed_cross_entropy(hidden, table, targets, smoothing, tokens)
+    grads = torch.autograd.grad(loss.smoothed / 5, (hidden, table))
+    torch.testing.assert_close(loss.smoothed, expected, rtol=1e-12, atol=0)
+    for grad, want in zip(grads, wanted, strict=True):
+        torch.testing.assert_close(grad, want, rtol=0, atol=1e-12)
+    plain = F.cross_entropy(hidden @ table.T, targets, ignore_index=0, reduction="sum")
+    torch.testing.assert_close(loss.negative_log_likelihood, plain, rtol=1e-12, atol=0)
+
+
+def from_logits(logits, targets, smoothing=0.1):
+    logits = torch.tensor(logits, dtype=torch.float32)
+    targets = torch.tensor(targets)
+    return smoothed_cross_entropy(logits, torch.eye(logits.shape[1]), targets, smoothing, int((targets != 0).sum()))
+
+
+def test_known_values_and_padding_counts_for_nothing():
+    rows = [[2.0, 0, 1, 0, 0], [0, 0, 0, 3.0, 0]]
+    loss = from_logits([*rows, [5.0, 0, 0, 0, 0], [0, 7.0, 0, 0, 0]], [2, 3, 0, 0])
+    assert float(loss.smoothed) == pytest.approx(2.03478, abs=1e-4)
+    assert float(from_logits(rows, [2, 3]).smoothed) == pytest.approx(2.03478, abs=1e-4)
+    assert float(from_logits([[0.0] * 5] * 2, [2, 3]).smoothed) == pytest.approx(2 * math.log(5), abs=1e-5)
+
+
+def test_only_padding_gives_zero_loss_and_zero_gradients():
+    hidden = torch.randn(3, 4, requires_grad=True)
+    table = torch.randn(6, 4, requires_grad=True)
+    loss = smoothed_cross_entropy(hidden, table, torch.zeros(3, dtype=torch.int64), 0.1, 0)
+    loss.smoothed.backward()
+    assert float(loss.smoothed) == 0
+    assert not hidden.grad.any() and not table.grad.any()
+
+
+def test_very_unlikely_targets_stay_finite():
+    loss = from_logits([[500.0, 0, 0, -500.0, 0]], [3], 0.0)
+    assert float(loss.negative_log_likelihood) == pytest.approx(1000.0)

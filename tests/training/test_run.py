@@ -1,0 +1,234 @@
+"""Whole runs on a small made-up corpus: resuming, accumulating, limits, refusals, bad gradients."""
+
+import dataclasses
+import json
+import random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mt import checkpoint as folder
+from mt.config import TrainConfig, from_mapping
+from mt.data.batch import collate
+from mt.data.encoded import encode_corpus
+from mt.training import trainer as room
+from mt.training.run import train
+from mt.training.stream import BatchStream
+from mt.training.validation import Validation
+
+WORDS = ["tea", "rice", "red", "green", "good", "books", "read", "they", "eat", "drink", "every", "day", "love", "china"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    place = tmp_path_factory.mktemp("corpus")
+    generator = random.Random(0)
+    for name, count in (("train", 80), ("valid", 10)):
+        lines = []
+        for _ in range(count):
+            words = [generator.choice(WORDS) for _ in range(generator.randint(1, 9))]
+            lines.append(" ".join(words) + ".\t" + " ".join(reversed(words)).upper() + ".\n")
+        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    return place
+
+
+def settings(corpus, run_dir, **trainer):
+    return from_mapping(
+        TrainConfig,
+        {
+            "name": "test",
+            "run_dir": str(run_dir),
+            "device": "cpu",
+            "data": {
+                "source_language": "en",
+                "target_language": "de",
+                "train": {"main": {"path": str(corpus / "train.tsv")}},
+                "valid": {"main": {"path": str(corpus / "valid.tsv")}},
+                "cache_dir": str(corpus / "cache"),
+                "strip_final_stop_probability": 0.3,
+            },
+            "tokenizer": {"vocabulary_size": 350},
+            "model": {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1},
+            "optim": {"lr": 1e-2, "warmup_steps": 4},
+            "trainer": {
+                "max_steps": 12, "batch_tokens": 60, "validate_every_steps": 6, "log_every_steps": 1, "tensorboard": False,
+                **trainer,
+            },
+        },
+    )  # fmt: skip
+
+
+def final_tensors(run_dir):
+    last = folder.pointed(run_dir, "last")
+    tensors = load_file(last / "training.safetensors")
+    return {**load_file(last / "model.safetensors"), **{f"training.{k}": v for k, v in tensors.items()}}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    different = [name for name in a if not torch.equal(a[name], b[name])]
+    assert not different
+
+
+@pytest.mark.parametrize("extra", [{}, {"ema_decay": 0.9, "accumulate_batches": 2}])
+def test_resuming_equals_never_having_stopped_to_the_bit(corpus, tmp_path, extra):
+    train(settings(corpus, tmp_path / "straight", **extra), [])
+    stopped = settings(corpus, tmp_path / "stopped", **extra)
+    for stop_at in (4, 7):
+        _train_until(stopped, stop_at)
+        stopped = dataclasses.replace(stopped, resume=True)
+    result = train(stopped, [])
+    assert result.finished and result.steps == 12
+    assert_same(final_tensors(tmp_path / "straight"), final_tensors(tmp_path / "stopped"))
+
+
+def _train_until(config, step):
+    """Trains until a signal would have come after `step` updates."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fit(self, monitor, stop, fit=room.Trainer.fit):
+            class Received:
+                received = property(lambda _: "SIGTERM" if self.progress.step >= step else None)
+
+            return fit(self, monitor, Received())
+
+        patch.setattr(room.Trainer, "fit", fit)
+        result = train(config, [])
+    assert not result.finished and result.steps == step
+
+
+def test_two_runs_are_the_same_and_the_seed_matters(corpus, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(settings(corpus, tmp_path / name, max_steps=3, seed=seed), [])
+    a, b, c = (final_tensors(tmp_path / name) for name in "abc")
+    assert_same(a, b)
+    assert not torch.equal(a["output_table"], c["output_table"])
+
+
+def test_accumulating_equals_one_big_batch(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=1)
+    config.model.dropout = 0.0
+    train(config, [])
+    tokenizers = folder.load_tokenizers(tmp_path / "run")
+    data = encode_corpus(config.data.train, config.data, tokenizers)
+    trainer = room.Trainer(config, tmp_path / "run", torch.device("cpu"), tokenizers, data, None)
+    trainer.model.double()
+    stream = BatchStream(data, tokenizers, config.trainer, 0.0)
+    parts = [stream.next_window()[0] for _ in range(3)]
+    pairs = [pair for part in parts for pair in part.pairs]
+    whole = collate([data.source_ids(i) for i in pairs], [data.target_ids(i) for i in pairs], pairs)
+    grads = []
+    for batches in ([whole], parts):
+        trainer._update = lambda monitor, batches: 0.0
+        trainer.model.zero_grad()
+        loss, _ = trainer.train_step(batches, None)
+        grads.append((loss, [p.grad.clone() for p in trainer.model.parameters()]))
+    assert grads[0][0] == pytest.approx(grads[1][0], rel=1e-6)
+    for a, b in zip(grads[0][1], grads[1][1], strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_a_finished_or_unfinished_run_is_not_overwritten(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=2)
+    train(config, [])
+    before = final_tensors(tmp_path / "run")
+    with pytest.raises(ValueError, match="finished run"):
+        train(config, [])
+    with pytest.raises(ValueError, match="is finished"):
+        train(dataclasses.replace(config, resume=True), [])
+    assert_same(before, final_tensors(tmp_path / "run"))
+    longer = dataclasses.replace(config, resume=True, trainer=dataclasses.replace(config.trainer, max_steps=4))
+    assert train(longer, []).steps == 4
+    longer = dataclasses.replace(config, resume=True, trainer=dataclasses.replace(config.trainer, max_steps=6))
+    other = dataclasses.replace(longer, model=dataclasses.replace(config.model, d_ff=64))
+    with pytest.raises(ValueError, match=r"model\.d_ff"):
+        train(other, [])
+
+
+def test_every_pair_once_an_epoch_also_across_an_interruption(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=1)
+    train(config, [])
+    tokenizers = folder.load_tokenizers(tmp_path / "run")
+    data = encode_corpus(config.data.train, config.data, tokenizers)
+
+    def stream():
+        return BatchStream(data, tokenizers, config.trainer, 0.3)
+
+    first, seen = stream(), []
+    while first.epoch == 0:
+        seen.append([batch.pairs for batch in first.next_window()])
+    assert sorted(pair for window in seen for pairs in window for pair in pairs) == list(range(len(data)))
+    second = stream()
+    for _ in range(3):
+        second.next_window()
+    resumed = stream()
+    resumed.epoch, resumed.next_batch = second.epoch, second.next_batch
+    assert [batch.pairs for batch in resumed.next_window()] == seen[3]
+    assert torch.equal(resumed.next_window()[0].source, _after(stream(), 5)[0].source)
+
+
+def _after(stream, windows):
+    for _ in range(windows - 1):
+        stream.next_window()
+    return stream.next_window()
+
+
+def test_a_bad_gradient_skips_the_step_and_too_many_stop_the_run(corpus, tmp_path, monkeypatch):
+    clip = room.clip_gradients
+    calls = []
+
+    def poison(model, largest):
+        calls.append(1)
+        if len(calls) == 3 or len(calls) >= 8:
+            next(iter(model.parameters())).grad.view(-1)[0] = float("inf")
+        return clip(model, largest)
+
+    monkeypatch.setattr(room, "clip_gradients", poison)
+    config = settings(corpus, tmp_path / "run", max_skipped_steps=2)
+    with pytest.raises(ValueError, match="not finite in 2 updates in a row"):
+        train(config, [])
+    last = folder.pointed(tmp_path / "run", "last")
+    state = json.loads((last / "state.json").read_text())
+    assert state["step"] == 6 and state["progress"]["skipped_steps"] == 1
+    assert all(torch.isfinite(t).all() for t in load_file(last / "model.safetensors").values())
+
+
+def test_a_nan_validation_is_never_the_best(corpus, tmp_path, monkeypatch):
+    values = iter([4.0, float("nan"), 3.0, float("nan")])
+
+    monkeypatch.setattr(room, "validate", lambda *arguments: Validation({"loss": next(values)}, {}, []))
+    config = settings(corpus, tmp_path / "run", validate_every_steps=3, best_metric="loss")
+    train(config, [])
+    best = folder.pointed(tmp_path / "run", "best")
+    assert best.name == "step_00000009"
+
+
+def test_limits_and_early_stopping(corpus, tmp_path):
+    by_epoch = train(settings(corpus, tmp_path / "epochs", max_steps=None, max_epochs=1.0), [])
+    assert by_epoch.stopped_by == "max_epochs"
+    by_time = train(settings(corpus, tmp_path / "minutes", max_steps=None, max_minutes=0.02), [])
+    assert by_time.stopped_by == "max_minutes" and by_time.finished
+    patient = settings(
+        corpus, tmp_path / "patience", max_steps=200, validate_every_steps=1, early_stopping_patience=3, best_metric="bleu"
+    )
+    patient.optim.lr = 0.0
+    stopped = train(patient, [])
+    assert stopped.stopped_by == "early_stopping" and stopped.steps == 4
+
+
+def test_init_from_starts_from_weights_with_a_fresh_schedule(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "parent", max_steps=3), [])
+    child = dataclasses.replace(settings(corpus, tmp_path / "child", max_steps=1), init_from=str(tmp_path / "parent"))
+    child.optim.lr = 0.0
+    train(child, [])
+    parent, own = final_tensors(tmp_path / "parent"), final_tensors(tmp_path / "child")
+    assert torch.equal(parent["output_table"], own["output_table"])
+    assert json.loads((folder.pointed(tmp_path / "child", "last") / "state.json").read_text())["step"] == 1
+
+
+def test_a_small_model_learns(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=60, batch_tokens=300, validate_every_steps=60)
+    result = train(config, [])
+    first = json.loads(next(line for line in (tmp_path / "run" / "log.jsonl").open() if '"train"' in line))
+    assert result.metrics["loss"] < 0.7 * first["loss"]

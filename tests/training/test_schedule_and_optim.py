@@ -1,0 +1,78 @@
+"""Rates against worked numbers; optimizers against torch and against an exact decomposition."""
+
+import pytest
+import torch
+
+from mt.config import ModelConfig, OptimConfig
+from mt.model.transformer import Transformer
+from mt.training.optim import Optimizer, orthogonalise
+from mt.training.schedule import learning_rate_factor
+
+
+def rate(schedule, step, warmup=4000, progress=0.0, lr=5e-4, d_model=512):
+    config = OptimConfig(schedule=schedule, warmup_steps=warmup, lr=lr)
+    return lr * learning_rate_factor(config, step, progress, d_model)
+
+
+def test_known_rates():
+    assert rate("inverse_sqrt", 1) == pytest.approx(1.25e-7)
+    assert rate("inverse_sqrt", 4000) == pytest.approx(5e-4)
+    assert rate("inverse_sqrt", 8000) == pytest.approx(3.5355e-4, rel=1e-4)
+    assert rate("inverse_sqrt", 16000) == pytest.approx(2.5e-4)
+    assert rate("noam", 4000, lr=1.0) == pytest.approx(6.98771e-4, rel=1e-5)
+    assert rate("noam", 0, lr=1.0) > 0
+    assert rate("linear", 5000, progress=0.25) == pytest.approx(5e-4 * 0.75)
+    assert rate("linear", 9000, progress=1.0) == 0
+    assert rate("cosine", 5000, progress=0.5) == pytest.approx(2.5e-4)
+    assert rate("constant", 9000, progress=0.9) == pytest.approx(5e-4)
+    assert rate("linear", 10, warmup=0) == pytest.approx(5e-4)
+
+
+def tiny():
+    torch.manual_seed(0)
+    return Transformer(ModelConfig(d_model=8, d_ff=12, n_heads=2, encoder_layers=1, decoder_layers=1), 20, 20)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_state_survives_a_round_trip(name):
+    def run(model, optimizer, steps, seed):
+        for step in range(steps):
+            torch.manual_seed(seed + step)
+            for parameter in model.parameters():
+                parameter.grad = torch.randn_like(parameter)
+            optimizer.step(0.5)
+
+    config = OptimConfig(optimizer=name, weight_decay=0.01)
+    straight, stopped = tiny(), tiny()
+    optimizer = Optimizer(straight, config)
+    run(straight, optimizer, 6, 0)
+    first = Optimizer(stopped, config)
+    run(stopped, first, 3, 0)
+    tensors = {key: value.clone() for key, value in first.tensors().items()}
+    second = Optimizer(stopped, config)
+    second.load_tensors(tensors)
+    run(stopped, second, 3, 3)
+    for a, b in zip(straight.parameters(), stopped.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_orthogonalise_brings_singular_values_near_one():
+    torch.manual_seed(0)
+    for shape in ((3, 16, 16), (2, 32, 8), (2, 8, 32)):
+        values = torch.linalg.svdvals(orthogonalise(torch.randn(shape, dtype=torch.float64)))
+        assert values.min() > 0.3 and values.max() < 1.3
+
+
+def test_muon_takes_fused_projections_apart_and_leaves_embeddings_to_adamw():
+    model = tiny()
+    optimizer = Optimizer(model, OptimConfig(optimizer="muon"))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step(1.0)
+    fused = "encoder_layers.0.self_attention.query_key_value.weight"
+    change = (dict(model.named_parameters())[fused] - before[fused]).detach()
+    for part in change.chunk(3):
+        assert torch.linalg.svdvals(part / 0.02).max() < 1.3
+    embedding = model.output_table - before["output_table"]
+    assert embedding.abs().max() == pytest.approx(1e-3, rel=1e-2)  # AdamW's first step is lr for every element
