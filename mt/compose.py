@@ -53,10 +53,11 @@ def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainC
     _store_schema()
     try:
         with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
-            composed = hydra.compose(PRIMARY, prepared)
-            return _to_config(composed)
+            config = _to_config(hydra.compose(PRIMARY, prepared))
     except _COMPOSE_ERRORS as error:
         raise ValueError(_one_line(error)) from error
+    _check_choices(_parse(overrides), to_mapping(config), user_config_dir)
+    return config
 
 
 def read_config(file: Path, overrides: list[str]) -> TrainConfig:
@@ -197,6 +198,38 @@ def _check_options(override: Override, options: list[str]) -> None:
         if choice not in options:
             available = ", ".join(sorted(options))
             raise ValueError(f"unknown {group} {choice}{suggest(str(choice), options)} (available: {available})")
+
+
+def _check_choices(overrides: list[Override], settings: dict[str, Any], user_config_dir: Path | None) -> None:
+    """Raises ValueError where an option chosen on the command line (model=base) is undone by the experiment's values.
+
+    An experiment comes last, so what it sets itself wins against every option.
+    """
+    options, composed = _group_options(user_config_dir), _leaves(settings)
+    for override in overrides:
+        group, option = override.key_or_group, override.value()
+        if group == "experiment" or group not in options or not isinstance(option, str):
+            continue
+        files = [root / group / f"{option}.yaml" for root in (config_dir(), user_config_dir) if root]
+        chosen = _leaves({group: OmegaConf.to_container(OmegaConf.load(next(filter(Path.is_file, files))))})
+        given = [f"{other.key_or_group}." for other in overrides if other is not override]
+        undone = [
+            f"{key}={value}"
+            for key, value in chosen.items()
+            if key in composed and composed[key] != value and not f"{key}.".startswith(tuple(given))
+        ]
+        if undone:
+            raise ValueError(
+                f"{group}={option}: the experiment sets other values itself and comes last; add {' '.join(undone)}"
+            )
+
+
+def _leaves(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns values by dotted name."""
+    leaves = {}
+    for key, value in settings.items():
+        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return leaves
 
 
 def _jobs(overrides: list[Override]) -> Iterator[list[str]]:

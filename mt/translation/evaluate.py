@@ -99,7 +99,8 @@ def _test_corpora(
         missing = "reference" if reference is None else "source"
         raise ValueError(f"evaluate: {missing} is missing: give both --source and --reference, or neither")
     if source is not None:
-        return Path(source).name.removesuffix(".gz"), {"evaluate": CorpusConfig(source=str(source), target=str(reference))}
+        files = CorpusConfig(source=str(source), target=str(reference))
+        return Path(source).name.removesuffix(".gz"), {"evaluate": files}
     if not data.test:
         raise ValueError(f"{run_dir}: the run has no data.test: give --source FILE and --reference FILE")
     return "test", {f"data.test.{name}": corpus for name, corpus in data.test.items()}

@@ -17,13 +17,13 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
     if path is None:
         yield sys.stdout.buffer
         return
-    path = path.resolve()  # through a link to the file that it names
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("wb") as file:
-            yield file
-        return
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder, not a file to write")
+    if path.is_relative_to("/dev") or (path.exists() and not path.is_file()):
+        with path.open("ab") as file:  # appending: /dev/stdout may be a file that holds something already
+            yield file
+        return
+    path = path.resolve()  # through a link to the file that it names
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         with temporary.open("wb") as file:
