@@ -18,11 +18,12 @@ test: venv  ## lint, then the fast tests
 test-demo: venv  ## the demo's promises: its BLEU floor and its sentence (as long as the demo)
 	$(BIN)/python -m pytest -m slow tests/slow/test_demo.py
 
-lint: venv  ## find faults in the code's form
+lint: venv  ## find faults in form
 	$(BIN)/ruff check .
 
 format: venv  ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 clean:  ## remove .venv and caches; keeps runs/ and data/
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage build dist

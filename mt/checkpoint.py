@@ -85,6 +85,7 @@ def check_tokenizer(state: Mapping[str, Any], tokenizers: TokenizerPair) -> None
             f"the tokenizer is {tokenizers.fingerprint}; restore the run's own {TOKENIZER} folder"
         )
 
+
 def save_checkpoint(
     run_dir: Path,
     step: int,
@@ -207,6 +208,7 @@ def rotate(run_dir: Path, keep_last: int) -> None:
             os.replace(checkpoint, doomed)
             shutil.rmtree(doomed, ignore_errors=True)
 
+
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """Returns step, metrics, tokenizer_fingerprint, finished and the trainer's own values.
 
@@ -301,6 +303,7 @@ def strip_wrappers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         stripped[".".join(parts)] = tensor
     assert len(stripped) == len(weights), "two tensors have one name without wrapper prefixes"
     return stripped
+
 
 def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes tensors; names of one and the same tensor are stored once, the others as aliases in the metadata."""

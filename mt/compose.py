@@ -30,7 +30,7 @@ from mt.config import CorpusConfig, TrainConfig, from_mapping, known_keys, sugge
 
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml
-_CORPUS = re.compile(r"(data\.(?:train|valid|test)\.[^.]+)(?:\.(.+))?")  # corpora have names of the user's choice
+_CORPUS = re.compile(r"(data\.(?:train|valid|test)(?:\.[^.]+)?)(?:\.(.+))?")  # corpora have names of the user's choice
 _COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 
 

@@ -35,7 +35,9 @@ class CorpusConfig:
     dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
     dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
     split: str = "train"  # the dataset's split
-    source_field: str | None = None  # column: number from 0 for TSV (default 0), key for JSONL and datasets (default: language)
+    source_field: str | None = (
+        None  # column: number from 0 for TSV (default 0), key for JSONL and datasets (default: language)
+    )
     target_field: str | None = None  # the same for the target side (TSV default 1)
 
     def __post_init__(self) -> None:
@@ -226,7 +228,9 @@ class TrainerConfig:
         )
         for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"):
             value = getattr(self, name)
-            _require(value is None or value > 0, f"trainer.{name}={value}: must be greater than 0, or null for no limit")
+            _require(
+                value is None or value > 0, f"trainer.{name}={value}: must be greater than 0, or null for no limit"
+            )
         for name in (
             "batch_tokens", "accumulate_batches", "validate_every_steps", "validate_max_sentences", "log_every_steps",
             "validation_beam_size", "keep_last_checkpoints", "max_skipped_steps", "shuffle_pool_batches",
@@ -255,7 +259,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _require(
             self.model.tying != "three_way" or self.tokenizer.joint,
-            "model.tying=three_way needs one vocabulary for both sides: set tokenizer.joint=true or model.tying=decoder",
+            "model.tying=three_way needs one vocabulary: set tokenizer.joint=true or model.tying=decoder",
         )
         _require(bool(self.name) and "/" not in self.name, f"name={self.name!r}: must be a name without '/'")
 
@@ -313,7 +317,9 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
             raise ValueError(f"{key}={value}: must be one of {', '.join(choices)}{near}")
         return value
     if origin is dict:
-        _require(isinstance(value, dict), f"{key}={value!r}: expected names with corpora, such as {{main: {{path: a.tsv}}}}")
+        _require(
+            isinstance(value, dict), f"{key}={value!r}: expected corpora by name, such as {{main: {{path: a.tsv}}}}"
+        )
         return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
         return from_mapping(hint, value, key)

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def cut_by_budget(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns the starts [batches+1] of consecutive batches over items with these lengths (the last entry is the count).
+    """Returns the starts [batches+1] of consecutive batches of items of these lengths (the last is the count).
 
     A batch grows until one more item would exceed batch_tokens; an item longer than the budget is a batch of its own.
     """
@@ -27,9 +27,9 @@ def plan_epoch(
 ) -> list[np.ndarray]:
     """Returns the batches of one epoch, each an array of pair indices; every pair occurs once.
 
-    Pairs are shuffled, cut into pools of about pool_batches batches, sorted by length inside each pool, cut into batches
-    of at most batch_tokens tokens of the longer side (with </s> or <s>), and the batches are shuffled. The same arguments
-    give the same plan on any machine. source_lengths, target_lengths: [pairs] tokens without </s>.
+    Pairs are shuffled, cut into pools of about pool_batches batches, sorted by length inside each pool, cut into
+    batches of at most batch_tokens tokens of the longer side (with </s> or <s>), and the batches are shuffled. The
+    same arguments give the same plan on any machine. source_lengths, target_lengths: [pairs] tokens without </s>.
     """
     rng = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, epoch]))
     order = rng.permutation(len(source_lengths))

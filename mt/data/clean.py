@@ -1,7 +1,6 @@
 """Which training pairs are dropped, and why. A pair is kept or dropped as a whole, and every drop is counted."""
 
 import hashlib
-import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

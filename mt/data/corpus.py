@@ -233,7 +233,7 @@ def _jsonl_pairs(config: CorpusConfig, data: DataConfig, name: str) -> Iterator[
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{place}: not valid JSON ({error})") from error
         if not isinstance(row, dict):
-            raise ValueError(f"{place}: must be a JSON object such as {{\"{fields[0]}\": ..., \"{fields[1]}\": ...}}")
+            raise ValueError(f'{place}: must be a JSON object such as {{"{fields[0]}": ..., "{fields[1]}": ...}}')
         yield _row_pair(row, fields, name, place)
     if number == 0:
         raise ValueError(f"{name}.path={config.path}: the file is empty")

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (Attention Is All You Need, section 3.2.1) over packed streams: one contract, four ways.
 
-softmax(Q K^T / sqrt(d_k)) V: the products of two vectors of d_k unit-variance numbers have variance d_k, and a softmax over
-numbers that large puts all weight on one token and passes no gradient; dividing by sqrt(d_k) brings the variance to 1.
+softmax(Q K^T / sqrt(d_k)) V: the products of two vectors of d_k unit-variance numbers have variance d_k, and a softmax
+over numbers that large puts all weight on one token and passes no gradient; dividing by sqrt(d_k) brings the variance to 1.
 """
 
 import math
@@ -134,8 +134,8 @@ def attend_varlen(
 def choose_attend(device: torch.device, dtype: torch.dtype, head_size: int) -> Attend:
     """Returns the fastest implementation for a device and the type that attention will run in.
 
-    The GPU kernel is tried against the padded one on a few random sentences first; a mismatch or an exception falls back
-    to padding, with a warning.
+    The GPU kernel is tried against the padded one on a few random sentences first; a mismatch or an exception falls
+    back to padding, with a warning.
     """
     if device.type == "cpu":
         return attend_grouped
@@ -147,12 +147,22 @@ def choose_attend(device: torch.device, dtype: torch.dtype, head_size: int) -> A
     for causal in (False, True):
         try:
             error = (
-                attend_varlen(q, k, v, layout, layout, causal, 0.0) - attend_padded(q, k, v, layout, layout, causal, 0.0)
-            ).abs().max().item()
+                (
+                    attend_varlen(q, k, v, layout, layout, causal, 0.0)
+                    - attend_padded(q, k, v, layout, layout, causal, 0.0)
+                )
+                .abs()
+                .max()
+                .item()
+            )
         except (RuntimeError, ImportError, TypeError, ValueError) as exception:
-            warnings.warn(f"variable-length attention is not available ({exception}); using padded attention", stacklevel=2)
+            warnings.warn(
+                f"variable-length attention is not available ({exception}); using padded attention", stacklevel=2
+            )
             return attend_padded
         if not error < 0.05:
-            warnings.warn(f"variable-length attention differs by {error} from padded attention; using padded", stacklevel=2)
+            warnings.warn(
+                f"variable-length attention differs by {error} from padded attention; using padded", stacklevel=2
+            )
             return attend_padded
     return attend_varlen

@@ -1,4 +1,4 @@
-"""Dropout that costs little on a CPU, where drawing one Bernoulli number per element takes a fifth of a training step."""
+"""Dropout that costs little on a CPU, where drawing one Bernoulli number per element takes a fifth of a step."""
 
 import torch
 import torch.nn.functional as F

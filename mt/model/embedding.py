@@ -38,7 +38,7 @@ class Embedding(nn.Module):
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
-    """Returns x [N, H, K] with each pair (x_i, x_{i+K/2}) turned by an angle proportional to its position (RoFormer)."""
+    """Returns x [N, H, K] with each pair (x_i, x_{i+K/2}) turned by an angle that grows with position (RoFormer)."""
     half = x.shape[-1] // 2
     rates = 10_000.0 ** (-torch.arange(half, device=x.device) / half)
     angles = (positions[:, None].float() * rates)[:, None]  # [N, 1, K/2]

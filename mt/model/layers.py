@@ -28,7 +28,9 @@ class SelfAttention(nn.Module):
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns q, k, v, each [N, H, K], positions turned in where they are rotary."""
-        q, k, v = self.query_key_value(x).view(x.shape[0], 3, self.n_heads, -1).unbind(1)  # [N, 3, H, K] -> 3 x [N, H, K]
+        q, k, v = (
+            self.query_key_value(x).view(x.shape[0], 3, self.n_heads, -1).unbind(1)
+        )  # [N, 3, H, K] -> 3 x [N, H, K]
         if self.rotary:
             q, k = rotate(q, positions), rotate(k, positions)
         return q, k, v
@@ -70,13 +72,15 @@ class CrossAttention(nn.Module):
     def step(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """x [R, D] over B sentences of R/B rows each; keys, values [B, H, S, K]; mask [B, 1, 1, S] True at tokens."""
         sentences = keys.shape[0]
-        q = self.query(x).view(sentences, -1, self.n_heads, x.shape[1] // self.n_heads).transpose(1, 2)  # [B, H, R/B, K]
+        q = (
+            self.query(x).view(sentences, -1, self.n_heads, x.shape[1] // self.n_heads).transpose(1, 2)
+        )  # [B, H, R/B, K]
         mixed = F.scaled_dot_product_attention(q, keys, values, mask)
         return self.output(mixed.transpose(1, 2).reshape(x.shape))  # [B, H, R/B, K] -> [R, D]
 
 
 class FeedForward(nn.Module):
-    """Two linear maps around an activation, for each token alone (section 3.3). SwiGLU gates one half with the other."""
+    """Two linear maps around an activation, for each token alone (section 3.3). SwiGLU gates half with half."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

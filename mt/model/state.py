@@ -18,7 +18,9 @@ class DecoderState:
         self.memory_cache, self.memory_mask = memory_cache, memory_mask
         self.sentence_of_row = torch.arange(sentences, device=memory_cache.device).repeat_interleave(rows_per_sentence)
         self.length = 0
-        self.self_cache = memory_cache.new_empty(layers, 2, len(self.sentence_of_row), CAPACITY_STEP, n_heads, head_size)
+        self.self_cache = memory_cache.new_empty(
+            layers, 2, len(self.sentence_of_row), CAPACITY_STEP, n_heads, head_size
+        )
 
     def grow(self) -> None:
         """Makes room for one more position."""

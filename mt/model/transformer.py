@@ -37,8 +37,8 @@ class Transformer(nn.Module):
         if config.tying == "three_way":
             if source_vocabulary_size != target_vocabulary_size:
                 raise ValueError(
-                    f"model.tying=three_way needs one vocabulary; source has {source_vocabulary_size} pieces and target "
-                    f"{target_vocabulary_size}: set model.tying=decoder"
+                    f"model.tying=three_way needs one vocabulary; source has {source_vocabulary_size} pieces and "
+                    f"target {target_vocabulary_size}: set model.tying=decoder"
                 )
             self.target_embedding = self.source_embedding
         else:
@@ -61,7 +61,9 @@ class Transformer(nn.Module):
 
     def initialise(self) -> None:
         """Fills all parameters from torch's generator, as the class's table says."""
-        for table in {id(t): t for t in (self.source_embedding.weight, self.target_embedding.weight, self.output_table)}.values():
+        for table in {
+            id(t): t for t in (self.source_embedding.weight, self.target_embedding.weight, self.output_table)
+        }.values():
             nn.init.normal_(table, std=self.config.d_model**-0.5)
         for name, module in self.named_modules():
             if not isinstance(module, nn.Linear):
@@ -89,7 +91,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decode(self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
-        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and the whole memory."""
+        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory."""
         x = self.target_embedding(target, layout.positions, layout.longest)
         x = dropout(x, self.config.dropout, self.training)
         for layer in self.decoder_layers:

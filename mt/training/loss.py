@@ -7,12 +7,15 @@ from torch import Tensor
 
 from mt.tokenizer import PAD_ID
 
-CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 27}  # logits held at a time: what fits a CPU's cache, half a gigabyte on a GPU
+CHUNK_ELEMENTS = {
+    "cpu": 1 << 20,
+    "cuda": 1 << 27,
+}  # logits held at a time: what fits a CPU's cache, half a gigabyte on a GPU
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over the real target tokens (</s> counted, padding not); divide by the global count of tokens to get means."""
+    """Sums over the real target tokens (</s> counted, padding not); divide by the global token count for means."""
 
     smoothed: Tensor  # scalar, differentiable: what training minimises, in nats
     negative_log_likelihood: Tensor  # scalar: without smoothing, for perplexity
@@ -22,9 +25,10 @@ class Loss:
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """Computes the gradients in the forward pass, chunk by chunk, while the logits are in the cache.
 
-    With p = softmax(h W^T), smoothed loss = -(1-eps) log p_y - eps/V sum_v log p_v = logsumexp - (1-eps) h.w_y - eps h.mean(W),
-    and its gradient with respect to the logits is p - (1-eps) onehot(y) - eps/V. The constant eps/V is added once to the
-    products instead of to each logit.
+    With p = softmax(h W^T), the smoothed loss is
+    -(1-eps) log p_y - eps/V sum_v log p_v = logsumexp - (1-eps) h.w_y - eps h.mean(W),
+    and its gradient with respect to the logits is p - (1-eps) onehot(y) - eps/V. The constant eps/V is added once to
+    the products instead of to each logit.
     """
 
     @staticmethod
@@ -55,7 +59,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                     p *= is_real[:, None]
                 g = p.to(compute_dtype)
                 torch.mm(g, w, out=grad_hidden[start : start + rows])
-                grad_table += (g.T @ chunk).to(work_dtype)
+                if compute_dtype == work_dtype:
+                    grad_table.addmm_(g.T, chunk)
+                else:
+                    grad_table += (g.T @ chunk).to(work_dtype)
         sum_h = (hidden * real[:, None]).sum(0, dtype=work_dtype)
         loss = nll + smoothing * (target_logits - torch.dot(sum_h, mean_w))
         if needs_grad:

@@ -27,7 +27,9 @@ class Muon(torch.optim.Optimizer):
     that each of Q, K and V is orthogonalised on its own.
     """
 
-    def __init__(self, parameters: list[Tensor], fused: list[int], lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self, parameters: list[Tensor], fused: list[int], lr: float, momentum: float, weight_decay: float
+    ) -> None:
         self.fused = fused  # into how many matrices of equal size each parameter is taken apart, by rows
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
@@ -53,7 +55,7 @@ class Muon(torch.optim.Optimizer):
 
 
 class Optimizer:
-    """AdamW, with Muon beside it for the hidden matrices where the settings say so; the trainer's one handle on both."""
+    """AdamW, with Muon beside it for the hidden matrices where the settings ask for it; one handle on both."""
 
     def __init__(self, model: Transformer, config: OptimConfig) -> None:
         names = {id(p): n for n, p in model.named_parameters()}
@@ -68,7 +70,10 @@ class Optimizer:
                     {"params": decayed, "weight_decay": config.weight_decay},
                     {"params": plain, "weight_decay": 0.0},
                 ],
-                lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=model.device.type != "mps",
+                lr=config.lr,
+                betas=(config.beta1, config.beta2),
+                eps=config.eps,
+                fused=model.device.type != "mps",
             )  # fmt: skip
         ]
         self.peaks = [config.lr]

@@ -13,9 +13,9 @@ from mt.config import DataConfig, TrainConfig, to_mapping
 from mt.data.clean import clean_pairs
 from mt.data.corpus import check_corpora, read_corpora
 from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.tokenizer import TokenizerPair, train_tokenizers
-from mt.training.allocator import keep_freed_memory
 from mt.training.monitor import Monitor
 from mt.training.signals import StopRequest
 from mt.training.trainer import Trainer, TrainResult
@@ -27,8 +27,8 @@ Say = Callable[[str], None]
 def train(config: TrainConfig, command: list[str]) -> TrainResult:
     """Returns the result of a new or resumed run; `command` is stored in the run for the record.
 
-    Raises ValueError, before anything is written, for corpora that do not fit and for a folder that holds a run which is
-    not to be resumed or is finished.
+    Raises ValueError, before anything is written, for corpora that do not fit and for a folder that holds a run which
+    is not to be resumed or is finished.
     """
     run_dir = Path(config.run_dir or Path("runs") / config.name)
     device = resolve_device(config.device)
@@ -79,8 +79,8 @@ def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
     finished = saved is not None and folder.read_state(saved)["finished"]
     if not config.resume:
         remedy = "mt evaluate scores it" if finished else "resume=true continues it"
-        raise ValueError(f"run_dir={run_dir}: holds {'a finished' if finished else 'an unfinished'} run; {remedy}, another "
-                         "run_dir starts anew")  # fmt: skip
+        kind = "a finished" if finished else "an unfinished"
+        raise ValueError(f"run_dir={run_dir}: holds {kind} run; {remedy}, another run_dir starts anew")
     if finished and _limits(folder.load_config(run_dir)) == _limits(config):
         raise ValueError(
             f"run_dir={run_dir}: the run is finished; raise trainer.max_steps, max_epochs or max_minutes to go on"
@@ -126,9 +126,7 @@ def _tokenizers(config: TrainConfig, say: Say) -> TokenizerPair:
     return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
 
 
-def _describe(
-    config: TrainConfig, device: torch.device, corpus: EncodedCorpus, tokenizers: TokenizerPair
-) -> list[str]:
+def _describe(config: TrainConfig, device: torch.device, corpus: EncodedCorpus, tokenizers: TokenizerPair) -> list[str]:
     dropped = ", ".join(f"{count} {reason}" for reason, count in corpus.counts.most_common()) or "none"
     return [
         f"{len(corpus)} training pairs (dropped: {dropped})",

@@ -15,7 +15,11 @@ class BatchStream:
     """Endless micro-batches; `epoch` and `next_batch` say where it stands, and setting them continues from there."""
 
     def __init__(
-        self, corpus: EncodedCorpus, tokenizers: TokenizerPair, config: TrainerConfig, strip_final_stop_probability: float
+        self,
+        corpus: EncodedCorpus,
+        tokenizers: TokenizerPair,
+        config: TrainerConfig,
+        strip_final_stop_probability: float,
     ) -> None:
         self.corpus, self.config = corpus, config
         self.strip_probability = strip_final_stop_probability

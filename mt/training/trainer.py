@@ -81,9 +81,7 @@ class Trainer:
         self.forward = torch.compile(self.model) if config.trainer.compile else self.model
         self.optimizer = Optimizer(self.model, config.optim)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.dtype == torch.float16)
-        self.stream = BatchStream(
-            train_corpus, tokenizers, config.trainer, config.data.strip_final_stop_probability
-        )
+        self.stream = BatchStream(train_corpus, tokenizers, config.trainer, config.data.strip_final_stop_probability)
         self.progress = Progress()
         self.metrics: dict[str, float] = {}
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
@@ -183,12 +181,14 @@ class Trainer:
             monitor.message(f"warning: gradients are not finite at {where}: this update is left out")
             if progress.skipped_in_a_row >= self.config.trainer.max_skipped_steps:
                 raise ValueError(
-                    f"gradients were not finite in {progress.skipped_in_a_row} updates in a row, the last at {where}: lower "
-                    f"optim.lr or use trainer.precision=float32 (trainer.max_skipped_steps="
+                    f"gradients were not finite in {progress.skipped_in_a_row} updates in a row, the last at {where}: "
+                    f"lower optim.lr or use trainer.precision=float32 (trainer.max_skipped_steps="
                     f"{self.config.trainer.max_skipped_steps}); the last checkpoint is unharmed"
                 )
         if self.scaler.is_enabled():  # halve on overflow, grow after 2000 good updates
-            self.scaler.update(scale * 0.5 if not math.isfinite(norm) else scale * 2 if progress.step % 2000 == 0 else scale)
+            self.scaler.update(
+                scale * 0.5 if not math.isfinite(norm) else scale * 2 if progress.step % 2000 == 0 else scale
+            )
         self.model.zero_grad(set_to_none=True)
         return norm
 

@@ -68,9 +68,7 @@ def evaluate(
 
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    result = Evaluation(
-        scores["bleu"], scores["chrf"], len(texts), folder / f"{name}.hyp.txt", folder / f"{name}.json"
-    )
+    result = Evaluation(scores["bleu"], scores["chrf"], len(texts), folder / f"{name}.hyp.txt", folder / f"{name}.json")
     saved = pointed(run_dir, checkpoint)
     record = {
         **{key: {"value": score.value, "signature": score.signature} for key, score in scores.items()},

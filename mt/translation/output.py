@@ -24,6 +24,8 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()  # through a link to the file that it names
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent} to write to")
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         with temporary.open("wb") as file:

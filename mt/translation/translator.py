@@ -11,6 +11,7 @@ import torch
 
 from mt.checkpoint import check_tokenizer, load_config, load_tokenizers, load_weights, pointed, read_state
 from mt.config import DecodeConfig
+from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.model.layout import Layout
 from mt.model.transformer import Transformer
@@ -144,6 +145,8 @@ def load_translator(
     model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
     load_weights(model, folder)
     model.to(resolve_device(device)).eval()
+    if model.device.type == "cpu":
+        keep_freed_memory()
     return Translator(model, tokenizers, decode or config.decode)
 
 

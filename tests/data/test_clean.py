@@ -71,9 +71,7 @@ def test_messy_real_text() -> None:
     folder = Path(__file__).parents[2] / "../shared/data/messy-en-de"
     if not folder.exists():
         pytest.skip("shared/data/messy-en-de is absent")
-    pairs = list(
-        zip(read_lines(folder / "src-train.txt"), read_lines(folder / "tgt-train.txt"), strict=True)
-    )
+    pairs = list(zip(read_lines(folder / "src-train.txt"), read_lines(folder / "tgt-train.txt"), strict=True))
     kept, counts = clean(pairs)
     assert len(pairs) == len(kept) + counts.total() == 10_000
     assert counts["empty source"] + counts["empty target"] >= 1

@@ -14,7 +14,16 @@ ROOT = Path(__file__).parents[2]
 RUN = ROOT / "runs" / "demo"
 BLEU_FLOOR = 18.0
 MINUTES_OF_TRAINING = 10.0
-ACCEPTED = {"我爱中国", "我爱中国。", "我喜欢中国", "我喜欢中国。", "我热爱中国", "我热爱中国。", "我很喜欢中国", "我很喜欢中国。"}
+ACCEPTED = {
+    "我爱中国",
+    "我爱中国。",
+    "我喜欢中国",
+    "我喜欢中国。",
+    "我热爱中国",
+    "我热爱中国。",
+    "我很喜欢中国",
+    "我很喜欢中国。",
+}
 BROKEN = ("\ufffd", "⁇", "<unk>", "<0x")
 
 pytestmark = pytest.mark.slow
@@ -45,7 +54,7 @@ def test_i_love_china_as_people_type_it(demo):
 
 def test_no_broken_characters_come_out(demo):
     hypotheses = (RUN / "results" / "test.hyp.txt").read_text(encoding="utf-8")
-    odd = ["never", "!!!!!!", "ha ha ha ha", "xqzzt 😀 鱻", "e" * 300, "Don't \"quote\", please: (ok)?", "我爱中国"]
+    odd = ["never", "!!!!!!", "ha ha ha ha", "xqzzt 😀 鱻", "e" * 300, 'Don\'t "quote", please: (ok)?', "我爱中国"]
     for text in [hypotheses, *mt.load(RUN).translate(odd)]:
         assert not any(mark in text for mark in BROKEN)
 

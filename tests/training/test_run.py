@@ -17,7 +17,22 @@ from mt.training.run import train
 from mt.training.stream import BatchStream
 from mt.training.validation import Validation
 
-WORDS = ["tea", "rice", "red", "green", "good", "books", "read", "they", "eat", "drink", "every", "day", "love", "china"]
+WORDS = [
+    "tea",
+    "rice",
+    "red",
+    "green",
+    "good",
+    "books",
+    "read",
+    "they",
+    "eat",
+    "drink",
+    "every",
+    "day",
+    "love",
+    "china",
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +64,11 @@ def settings(corpus, run_dir, **trainer):
                 "strip_final_stop_probability": 0.3,
             },
             "tokenizer": {"vocabulary_size": 350},
-            "model": {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1},
+            "model": {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
             "optim": {"lr": 1e-2, "warmup_steps": 4},
             "trainer": {
-                "max_steps": 12, "batch_tokens": 60, "validate_every_steps": 6, "log_every_steps": 1, "tensorboard": False,
+                "max_steps": 12, "batch_tokens": 60, "validate_every_steps": 6, "log_every_steps": 1,
+                "tensorboard": False,
                 **trainer,
             },
         },
@@ -210,7 +226,12 @@ def test_limits_and_early_stopping(corpus, tmp_path):
     by_time = train(settings(corpus, tmp_path / "minutes", max_steps=None, max_minutes=0.02), [])
     assert by_time.stopped_by == "max_minutes" and by_time.finished
     patient = settings(
-        corpus, tmp_path / "patience", max_steps=200, validate_every_steps=1, early_stopping_patience=3, best_metric="bleu"
+        corpus,
+        tmp_path / "patience",
+        max_steps=200,
+        validate_every_steps=1,
+        early_stopping_patience=3,
+        best_metric="bleu",
     )
     patient.optim.lr = 0.0
     stopped = train(patient, [])

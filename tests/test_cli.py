@@ -1,0 +1,220 @@
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import mt
+from mt.__main__ import main
+from mt.checkpoint import create_run, point, save_checkpoint
+from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
+from mt.model.transformer import Transformer
+from mt.tokenizer import train_tokenizers
+
+ROOT = Path(__file__).parents[1]
+SENTENCES = [f"the {size} {one} sees {two}" for size in ("old", "big") for one in ("ox", "cat") for two in ("me", "us")]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with a small untrained model, and a test corpus of its own."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    corpus = folder.parent / "test.tsv"
+    corpus.write_text("".join(f"{line}\t{line}\n" for line in SENTENCES))
+    config = TrainConfig(
+        model=ModelConfig(32, 64, 2, 1, 1),
+        tokenizer=TokenizerConfig(vocabulary_size=400),
+        decode=DecodeConfig(beam_size=3, max_length_ratio=1.0, max_length_offset=3),
+    )
+    config.data.target_language = "en"
+    config.data.test = {"main": mt.config.CorpusConfig(path=str(corpus))}
+    with pytest.warns(UserWarning):  # so little text gives fewer pieces
+        tokenizers = train_tokenizers([(line, line) for line in SENTENCES], config.tokenizer, 1)
+    torch.manual_seed(1)
+    model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
+    create_run(folder, config, tokenizers, [])
+    state = {"tokenizer_fingerprint": tokenizers.fingerprint, "metrics": {}, "finished": True}
+    saved = save_checkpoint(folder, 1, model.state_dict(), {}, state)
+    point(folder, "best", saved)
+    point(folder, "last", saved)
+    return folder
+
+
+@pytest.fixture
+def run_mt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Runs a command in this process, with bytes as standard input; returns exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str | Path, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        (tmp_path / ".stdin").write_bytes(stdin)
+        with open(tmp_path / ".stdin", encoding="utf-8") as file:
+            monkeypatch.setattr(sys, "stdin", file)
+            monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])
+            with pytest.raises(SystemExit) as stopped:
+                main()
+                sys.exit(0)
+        sys.stdout.flush()
+        out, err = capfdbinary.readouterr()
+        return stopped.value.code or 0, out, err.decode()
+
+    return call
+
+
+def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, cwd=folder, env=environment, timeout=120
+    )
+
+
+def test_help_answers_in_half_a_second(tmp_path: Path) -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        shown = python("-m", "mt", "--help", folder=tmp_path)
+        seconds.append(time.perf_counter() - start)
+    assert shown.returncode == 0
+    assert all(command in shown.stdout for command in ("train", "translate", "evaluate"))
+    assert min(seconds) < 0.5
+
+
+def test_an_unknown_setting_ends_without_traceback(tmp_path: Path) -> None:
+    shown = python("-m", "mt", "train", "optim.lrr=1", folder=tmp_path)
+    assert shown.returncode == 2
+    assert shown.stderr == "error: unknown setting optim.lrr; did you mean optim.lr?\n"
+    assert shown.stdout == "" and list(tmp_path.iterdir()) == []
+
+
+def test_the_console_script_is_main() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["scripts"]["mt"] == "mt.__main__:main"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "data.train.main.path=data/train.tsv: No such file or directory"),
+        (["train", "--config", "no.yaml"], "no.yaml: No such file or directory"),
+        (["train", "--config", "no.yaml", "-m"], "-m has no meaning with --config"),
+        (["translate", "nowhere", "hi"], "nowhere is not a run folder"),
+        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["translate", "RUN", "hi", "--input", "a.txt"], "give either TEXT or --input"),
+        (["translate", "RUN", "--input", "a.txt"], "a.txt: No such file or directory"),
+        (["translate", "RUN", "hi", "--output", "no/b.txt"], "there is no folder"),
+        (["translate", "RUN", "hi", "--output", "."], "is a folder, not a file"),
+        (["translate", "RUN", "hi", "--beam-size", "0"], "decode.beam_size=0: must be between 1 and 1000"),
+        (["translate", "RUN", "hi", "--n-best", "9"], "n_best=9: must be between 1 and decode.beam_size=3"),
+        (["translate", "RUN", "hi", "--n-best", "0"], "--n-best=0: must be at least 1"),
+        (["translate", "RUN", "hi", "--checkpoint", "worst"], "checkpoint=worst: not in"),
+        (["translate", "RUN", "hi", "--device", "tpu"], "device=tpu: must be auto or one that this machine has"),
+        (["evaluate", "RUN", "--source", "a.en"], "give both --source and --reference"),
+        (["evaluate", "RUN", "--source", "a.en", "--reference", "b.en"], "evaluate.source=a.en: No such file"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(run_mt, run_dir: Path, arguments: list[str], message: str) -> None:
+    code, out, err = run_mt(*[run_dir if argument == "RUN" else argument for argument in arguments])
+    assert (code, out) == (2, b"")
+    assert err.startswith("error: ") and message in err and err.count("\n") == 1
+
+
+def test_ctrl_c_exits_with_130(run_mt, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mt.translation.translator.load_translator", interrupt)
+    assert run_mt("translate", run_dir, "hi")[0] == 130
+
+
+def test_text_arguments_give_a_line_each(run_mt, run_dir: Path) -> None:
+    texts = ["the dog", "", 'a "cat", (我爱中国) 100%', "two\nlines"]
+    code, out, _ = run_mt("translate", run_dir, *texts)
+    lines = out.decode().split("\n")
+    assert code == 0 and len(lines) == 6 and lines[1] == "" and lines[-1] == ""
+    assert lines[:3] == mt.load(run_dir).translate(texts[:3])
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 2000])
+def test_one_line_out_for_one_line_in(run_mt, run_dir: Path, monkeypatch, at_once: int) -> None:
+    monkeypatch.setattr("mt.commands.translate.LINES_AT_ONCE", at_once)
+    lines = ["the dog", "", " \u3000", "a\x0bb\x85c\u2028d", "\u200b", "the old man", "last"]
+    code, out, _ = run_mt("translate", run_dir, stdin="\n".join(lines).encode())
+    found = out.decode().split("\n")
+    assert code == 0 and found.pop() == ""
+    assert found == mt.load(run_dir).translate(lines)
+    assert found[1] == found[2] == found[4] == ""
+
+
+@pytest.mark.parametrize(("stdin", "expected"), [(b"", b""), (b"\n", b"\n"), (b"\r\n\n", b"\n\n")])
+def test_empty_in_empty_out(run_mt, run_dir: Path, stdin: bytes, expected: bytes) -> None:
+    assert run_mt("translate", run_dir, stdin=stdin)[:2] == (0, expected)
+
+
+def test_input_and_output_files(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes(b"the dog\r\n\nthe cat\n")
+    code, out, _ = run_mt("translate", run_dir, "--input", source, "--output", output)
+    assert (code, out) == (0, b"")
+    before = output.read_bytes()
+    assert before.count(b"\n") == 3 and before.decode().split("\n")[1] == ""
+    source.write_bytes(b"the dog\n\xff\n")  # fails on the way: the old output stays
+    code, _, err = run_mt("translate", run_dir, "--input", source, "--output", output)
+    assert code == 2 and "in.txt, line 2: byte 1 (0xff) is not valid UTF-8" in err
+    assert output.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.txt", ".stdin"}
+
+
+def test_scores_and_n_best(run_mt, run_dir: Path) -> None:
+    with warnings.catch_warnings(action="ignore"):  # an untrained model does not finish
+        expected = mt.load(run_dir).translate_n_best(["the dog", ""], 3)
+    _, out, _ = run_mt("translate", run_dir, "the dog", "", "--scores", "--n-best", "3")
+    lines = [f"{n}\t{t.score:.4f}\t{t.text}" for n, found in enumerate(expected, 1) for t in found]
+    assert len(lines) > 2 and out.decode().splitlines() == lines
+    _, out, _ = run_mt("translate", run_dir, "the dog", "--scores")
+    assert out.decode() == f"{expected[0][0].score:.4f}\t{expected[0][0].text}\n"
+
+
+def test_search_flags_override_the_run(run_mt, run_dir: Path) -> None:
+    decode = DecodeConfig(beam_size=1, length_penalty=0.0, max_length_ratio=1.0, max_length_offset=3)
+    _, out, _ = run_mt("translate", run_dir, "the dog", "--beam-size", "1", "--length-penalty", "0", "--scores")
+    best = mt.load(run_dir, decode=decode).translate_n_best(["the dog"], 1)[0][0]
+    assert out.decode() == f"{best.score:.4f}\t{best.text}\n"
+
+
+def test_evaluate_the_runs_own_test_corpora(run_mt, run_dir: Path) -> None:
+    code, out, err = run_mt("evaluate", run_dir)
+    assert code == 0
+    bleu, chrf = out.decode().splitlines()
+    assert bleu.startswith("BLEU|nrefs:1") and "tok:13a" in bleu and chrf.startswith("chrF2|")
+    hypotheses = (run_dir / "results" / "test.hyp.txt").read_bytes().decode().split("\n")
+    assert hypotheses == [*mt.load(run_dir).translate(SENTENCES), ""]
+    record = json.loads((run_dir / "results" / "test.json").read_bytes())
+    assert bleu.endswith(f" = {record['bleu']['value']:.2f}") and record["bleu"]["signature"] in bleu
+    assert (record["sentences"], record["decode"]["beam_size"], record["step"]) == (len(SENTENCES), 3, 1)
+
+
+def test_evaluate_two_files(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    source, reference = tmp_path / "a.en", tmp_path / "b.en"
+    source.write_text("the dog\n\nthe cat\n")
+    reference.write_text("the dog\nx\nthe cat\n")
+    arguments = ("evaluate", run_dir, "--source", source, "--reference", reference, "--output-dir", tmp_path / "out")
+    code, out, _ = run_mt(*arguments)
+    assert code == 0 and len(out.splitlines()) == 2
+    assert (tmp_path / "out" / "a.en.hyp.txt").read_bytes().count(b"\n") == 3
+    result = mt.evaluate(run_dir, source, reference)
+    assert str(result.bleu) == out.decode().splitlines()[0] and result.sentences == 3
+    reference.write_text("the dog\n")
+    code, out, err = run_mt(*arguments)
+    assert (code, out) == (2, b"") and "a.en has 3" in err and "b.en has 1" in err
+
+
+def test_python_api_names_the_version() -> None:
+    assert mt.__version__
+    with pytest.raises(AttributeError):
+        mt.nothing  # noqa: B018

@@ -1,0 +1,83 @@
+import json
+import typing
+
+import pytest
+
+from mt.config import (
+    CorpusConfig,
+    DecodeConfig,
+    ModelConfig,
+    TrainConfig,
+    TrainerConfig,
+    from_mapping,
+    known_keys,
+    suggest,
+    to_mapping,
+)
+
+
+def test_round_trip_through_json() -> None:
+    settings = {
+        "name": "a",
+        "data": {"train": {"main": {"path": "a.tsv"}, "more": {"source": "a.en", "target": "a.zh"}}},
+        "trainer": {"max_steps": None, "max_minutes": 9.5},
+    }
+    config = from_mapping(TrainConfig, settings)
+    assert config.data.train["more"] == CorpusConfig(source="a.en", target="a.zh")
+    assert from_mapping(TrainConfig, json.loads(json.dumps(to_mapping(config)))) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optim": {"lrr": 1}}, "unknown setting optim.lrr; did you mean optim.lr?"),
+        ({"optim": {"warmup_step": 10}}, "unknown setting optim.warmup_step; did you mean optim.warmup_steps?"),
+        ({"trainer": {"max_steps": "ten"}}, "trainer.max_steps='ten': must be a whole number"),
+        ({"trainer": {"max_steps": 1.5}}, "trainer.max_steps=1.5: must be a whole number"),
+        ({"trainer": {"max_steps": True}}, "trainer.max_steps=True: must be a whole number"),
+        ({"trainer": {"max_steps": -1}}, "trainer.max_steps=-1: must be greater than 0"),
+        ({"trainer": {"max_steps": None}}, "set at least one of max_steps, max_epochs, max_minutes"),
+        ({"trainer": {"compile": "yes"}}, "trainer.compile='yes': must be true or false"),
+        ({"model": {"dropout": 1.5}}, "model.dropout=1.5: must be between 0 and 0.95"),
+        ({"model": {"d_model": 100, "n_heads": 3}}, "model.d_model=100 must be a multiple of model.n_heads=3"),
+        ({"optim": {"optimizer": "adamm"}}, "optim.optimizer=adamm: must be one of adamw, muon; did you mean adamw?"),
+        ({"optim": {"lr": float("nan")}}, "optim.lr=nan: must be a number"),
+        ({"data": {"train": {"main": {"pth": "a.tsv"}}}}, "unknown setting data.train.main.pth; did you mean"),
+        ({"data": {"train": {"main": {}}}}, "a corpus needs exactly one of"),
+        ({"data": {"train": {"main": {"source": "a"}}}}, "needs both source and target"),
+        ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected names with corpora"),
+        ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
+        ({"name": "a/b"}, "must be a name without '/'"),
+        ([], "expected keys and values"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(settings: dict, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        from_mapping(TrainConfig, settings)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_numbers_that_yaml_reads_as_text() -> None:
+    assert from_mapping(TrainConfig, {"optim": {"lr": "1e-3"}}).optim.lr == 1e-3
+
+
+def test_known_keys_hold_every_field() -> None:
+    keys = known_keys(TrainConfig)
+    assert {"name", "optim", "optim.lr", "data.cleaning.max_tokens", "data.train"} <= set(keys)
+    assert len(keys) == len(set(keys))
+    assert from_mapping(TrainConfig, to_mapping(TrainConfig())) == TrainConfig()
+
+
+def test_every_type_hint_is_one_that_from_mapping_converts() -> None:
+    for cls in (CorpusConfig, ModelConfig, TrainerConfig, DecodeConfig):
+        for hint in typing.get_type_hints(cls).values():
+            kinds = {type(None), *(typing.get_args(hint) if typing.get_origin(hint) is not typing.Literal else [str])}
+            assert typing.get_origin(hint) is not None or hint in (bool, int, float, str), hint
+            assert typing.get_origin(hint) is None or kinds <= {type(None), bool, int, float, str}, hint
+
+
+def test_suggestions() -> None:
+    assert suggest("trainer.max_step", known_keys(TrainConfig)) == "; did you mean trainer.max_steps?"
+    assert suggest("lr", known_keys(TrainConfig)) == "; did you mean optim.lr?"
+    assert suggest("zzzzzz", known_keys(TrainConfig)) == ""
