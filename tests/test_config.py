@@ -45,7 +45,7 @@ def test_round_trip_through_json() -> None:
         ({"data": {"train": {"main": {"pth": "a.tsv"}}}}, "unknown setting data.train.main.pth; did you mean"),
         ({"data": {"train": {"main": {}}}}, "a corpus needs exactly one of"),
         ({"data": {"train": {"main": {"source": "a"}}}}, "needs both source and target"),
-        ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected names with corpora"),
+        ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected corpora by name"),
         ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
         ({"name": "a/b"}, "must be a name without '/'"),
         ([], "expected keys and values"),

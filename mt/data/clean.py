@@ -9,7 +9,6 @@ from mt.config import CleaningConfig
 
 # Anything but white space, control and zero-width characters, the soft hyphen and U+3164: something that can be seen.
 _VISIBLE = re.compile("[^\\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\u3164\ufeff]")
-_FULL_STOP = re.compile("(?<=[^.。．।۔\\s])[.。．।۔]\\s*$")  # one at the end, after a word; not an ellipsis
 _RATIO_CHARACTERS = 20  # shorter texts have no meaningful length ratio
 
 

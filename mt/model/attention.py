@@ -1,7 +1,7 @@
 """Scaled dot-product attention (Attention Is All You Need, section 3.2.1) over packed streams: one contract, four ways.
 
 softmax(Q K^T / sqrt(d_k)) V: the products of two vectors of d_k unit-variance numbers have variance d_k, and a softmax
-over numbers that large puts all weight on one token and passes no gradient; dividing by sqrt(d_k) brings the variance to 1.
+over numbers that large puts all weight on one token and passes no gradient; dividing by sqrt(d_k) makes the variance 1.
 """
 
 import math

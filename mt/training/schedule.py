@@ -10,7 +10,8 @@ def learning_rate_factor(config: OptimConfig, step: int, progress: float, d_mode
 
     All warm up linearly over warmup_steps. noam is d_model^-0.5 * min(step^-0.5, step * warmup^-1.5) (the paper,
     section 5.3); inverse_sqrt reaches 1 at the end of the warm-up and falls with step^-0.5; cosine and linear fall to
-    zero at the end of the run, `progress` (0 to 1) being the share of the first limit, steps, epochs or minutes, that is used up.
+    zero at the end of the run, `progress` (0 to 1) being the used share of the first limit: steps,
+    epochs or minutes.
     """
     step = max(step, 1)
     warmup = max(config.warmup_steps, 1)

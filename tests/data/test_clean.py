@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from mt.config import CleaningConfig
-from mt.data.clean import clean_pairs, is_empty, strip_final_stops
+from mt.data.clean import clean_pairs, is_empty
 from mt.data.corpus import read_lines
 
 LONG = "x" * 19
@@ -55,16 +55,6 @@ def test_duplicates_are_pairs_not_sides() -> None:
     assert kept == [("a", "b"), ("a", "c"), ("d", "b")]
     assert counts == {"duplicate": 2}
     assert clean(pairs)[0] == pairs
-
-
-def test_final_stops() -> None:
-    pairs = [("I eat. ", "我吃。"), ("I eat", "我吃。"), ("wait...", "等。"), (".", "。"), ("I eat.", "我吃")]
-    assert list(strip_final_stops(pairs, 0)) == pairs
-    assert list(strip_final_stops(pairs, 1)) == [("I eat", "我吃"), *pairs[1:]]
-    many = [("I eat.", "我吃。")] * 1000
-    half = list(strip_final_stops(many, 0.5))
-    assert 400 < half.count(("I eat", "我吃")) < 600 and len(half) == 1000
-    assert half == list(strip_final_stops(many, 0.5))
 
 
 def test_messy_real_text() -> None:

@@ -73,12 +73,11 @@ def test_training_drops_both_sides_and_counts(tmp_path, tokenizers: TokenizerPai
 def test_validation_keeps_every_line(tmp_path, tokenizers: TokenizerPair) -> None:
     pairs = [("tea.", "茶。"), ("", "空"), ("a " * 30, "b " * 30), ("", "")]
     data = data_config(tmp_path, pairs, max_tokens=20)
-    data.strip_final_stop_probability = 1.0
     result = encode_corpus(data.train, data, tokenizers, clean=False, split="valid")
     assert [result.texts(i) for i in range(len(result))] == pairs
     assert result.source_lengths.tolist()[1::2] == [0, 0] and result.counts == {}
     assert result.source_ids(1).shape == (0,)
-    assert encode_corpus(data.train, data, tokenizers).texts(0) == ("tea", "茶")
+    assert encode_corpus(data.train, data, tokenizers).texts(0) == ("tea.", "茶。")
 
 
 def test_cache_is_used_and_keyed_by_all_that_matters(tmp_path, tokenizers: TokenizerPair, monkeypatch) -> None:
@@ -93,11 +92,9 @@ def test_cache_is_used_and_keyed_by_all_that_matters(tmp_path, tokenizers: Token
     fingerprints.add(encode_corpus(data.train, data, swapped).fingerprint)
     data.cleaning.max_tokens = 99
     fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
-    data.strip_final_stop_probability = 0.5
-    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
     data = data_config(tmp_path, PAIRS[:-1])
     fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
-    assert len(fingerprints) == 6
+    assert len(fingerprints) == 5
     assert {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()} == fingerprints
 
 

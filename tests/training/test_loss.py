@@ -50,7 +50,7 @@ def test_only_padding_gives_zero_loss_and_zero_gradients():
     table = torch.randn(6, 4, requires_grad=True)
     loss = smoothed_cross_entropy(hidden, table, torch.zeros(3, dtype=torch.int64), 0.1, 0)
     loss.smoothed.backward()
-    assert float(loss.smoothed) == 0
+    assert loss.smoothed.item() == 0
     assert not hidden.grad.any() and not table.grad.any()
 
 

@@ -184,6 +184,29 @@ def test_every_pair_once_an_epoch_also_across_an_interruption(corpus, tmp_path):
     assert torch.equal(resumed.next_window()[0].source, _after(stream(), 5)[0].source)
 
 
+def test_final_stops_are_taken_from_both_sides_or_neither(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=1)
+    train(config, [])
+    tokenizers = folder.load_tokenizers(tmp_path / "run")
+    data = encode_corpus(config.data.train, config.data, tokenizers)
+
+    def ends(probability):
+        stream = BatchStream(data, tokenizers, config.trainer, probability)
+        counts = []
+        for _ in range(len(stream.plan)):
+            batch = stream.next_window()[0]
+            for lengths, tokens, decode in (
+                (batch.source_layout.lengths, batch.source, tokenizers.source.decode),
+                (batch.target_layout.lengths, batch.target_output, tokenizers.target.decode),
+            ):
+                counts += [decode(part.tolist()).endswith(".") for part in tokens.split(list(lengths))]
+        return sum(counts)
+
+    assert ends(0.0) == 2 * len(data)
+    assert ends(1.0) == 0
+    assert 0 < ends(0.7) < len(data) and ends(0.7) % 2 == 0
+
+
 def _after(stream, windows):
     for _ in range(windows - 1):
         stream.next_window()
