@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## make .venv and install mt into it, with the tested versions
 
@@ -17,6 +17,9 @@ test: venv  ## lint, then the fast tests
 
 test-demo: venv  ## the demo's promises: its BLEU floor and its sentence (as long as the demo)
 	$(BIN)/python -m pytest -m slow tests/slow/test_demo.py
+
+test-multi30k: venv  ## a second corpus through the same commands: 200 updates on Multi30k (minutes)
+	$(BIN)/python -m pytest -m slow tests/slow/test_multi30k.py
 
 lint: venv  ## find faults in form
 	$(BIN)/ruff check .
@@ -36,4 +39,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
 	touch $@
 
-.PHONY: help venv demo test test-demo lint format clean
+.PHONY: help venv demo test test-demo test-multi30k lint format clean

@@ -1,6 +1,5 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
-import dataclasses
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -52,9 +51,9 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
         valid_corpus = None
         if config.data.valid:
             valid_corpus = encode_corpus(config.data.valid, config.data, tokenizers, clean=False, split="valid")
-        for line in _describe(config, device, train_corpus, tokenizers):
-            monitor.message(line)
         trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus)
+        for line in _describe(trainer, train_corpus):
+            monitor.message(line)
         if resuming:
             folder.update_config(run_dir, config)
             saved = folder.newest_readable(run_dir)
@@ -126,10 +125,12 @@ def _tokenizers(config: TrainConfig, say: Say) -> TokenizerPair:
     return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
 
 
-def _describe(config: TrainConfig, device: torch.device, corpus: EncodedCorpus, tokenizers: TokenizerPair) -> list[str]:
+def _describe(trainer: Trainer, corpus: EncodedCorpus) -> list[str]:
     dropped = ", ".join(f"{count} {reason}" for reason, count in corpus.counts.most_common()) or "none"
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    tokenizers = trainer.tokenizers
     return [
-        f"{len(corpus)} training pairs (dropped: {dropped})",
-        f"vocabulary: source {tokenizers.source.size}, target {tokenizers.target.size} pieces; device {device}; "
-        f"model {dataclasses.asdict(config.model)}",
+        f"{len(corpus):,} training pairs (dropped: {dropped})",
+        f"vocabulary: {tokenizers.source.size} source and {tokenizers.target.size} target pieces",
+        f"model: {parameters:,} parameters on {trainer.device}, {str(trainer.dtype).removeprefix('torch.')}",
     ]

@@ -25,6 +25,9 @@ from mt.training.stream import BatchStream
 from mt.training.validation import validate
 from mt.translation.translator import Translator
 
+FIRST_LOSS_SCALE = 2.0**16
+UPDATES_PER_LOSS_SCALE_DOUBLING = 2000
+
 
 @dataclass
 class Progress:
@@ -39,6 +42,7 @@ class Progress:
     best_value: float | None = None
     best_step: int = 0
     validations_without_improvement: int = 0
+    loss_scale: float = 1.0  # what an fp16 loss is multiplied with
     finished: bool = False
 
 
@@ -80,9 +84,8 @@ class Trainer:
         self.model.attend = choose_attend(device, self.dtype, config.model.d_model // config.model.n_heads)
         self.forward = torch.compile(self.model) if config.trainer.compile else self.model
         self.optimizer = Optimizer(self.model, config.optim)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=self.dtype == torch.float16)
         self.stream = BatchStream(train_corpus, tokenizers, config.trainer, config.data.strip_final_stop_probability)
-        self.progress = Progress()
+        self.progress = Progress(loss_scale=FIRST_LOSS_SCALE if self.dtype == torch.float16 else 1.0)
         self.metrics: dict[str, float] = {}
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
         if config.trainer.ema_decay:
@@ -152,18 +155,17 @@ class Trainer:
                     self.config.optim.label_smoothing,
                     batch.target_tokens,
                 )
-            self.scaler.scale(loss.smoothed / tokens).backward()
+            (loss.smoothed * (self.progress.loss_scale / tokens)).backward()
             total += loss.negative_log_likelihood
         return float(total), self._update(monitor, batches)
 
     def _update(self, monitor: Monitor, batches: list[Batch]) -> float:
         """Returns the gradient norm; applies the gradients if it is finite, else leaves everything as it was."""
         progress = self.progress
-        scale = self.scaler.get_scale()
-        if self.scaler.is_enabled():
+        if progress.loss_scale != 1.0:
             for parameter in self.model.parameters():
                 if parameter.grad is not None:
-                    parameter.grad.div_(scale)
+                    parameter.grad.div_(progress.loss_scale)
         norm = float(clip_gradients(self.model, self.config.optim.clip_norm))
         if math.isfinite(norm):
             self.optimizer.step(self._factor(progress.step + 1))
@@ -185,12 +187,17 @@ class Trainer:
                     f"lower optim.lr or use trainer.precision=float32 (trainer.max_skipped_steps="
                     f"{self.config.trainer.max_skipped_steps}); the last checkpoint is unharmed"
                 )
-        if self.scaler.is_enabled():  # halve on overflow, grow after 2000 good updates
-            self.scaler.update(
-                scale * 0.5 if not math.isfinite(norm) else scale * 2 if progress.step % 2000 == 0 else scale
-            )
+        if self.dtype == torch.float16:
+            self._adapt_loss_scale(math.isfinite(norm))
         self.model.zero_grad(set_to_none=True)
         return norm
+
+    def _adapt_loss_scale(self, finite: bool) -> None:
+        """fp16 gradients underflow unless the loss is scaled: halve on overflow, double after many good updates."""
+        if not finite:
+            self.progress.loss_scale = max(self.progress.loss_scale / 2, 1.0)
+        elif self.progress.step % UPDATES_PER_LOSS_SCALE_DOUBLING == 0:
+            self.progress.loss_scale *= 2
 
     def validate_and_save(self, monitor: Monitor) -> None:
         """Scores the model (the moving average where there is one), saves, and notes whether it is the best so far."""
@@ -230,7 +237,6 @@ class Trainer:
             "signatures": signatures or {},
             "tokenizer_fingerprint": self.tokenizers.fingerprint,
             "corpus_fingerprint": self.stream.corpus.fingerprint,
-            "loss_scale": self.scaler.get_scale(),
         }
         saved = folder.save_checkpoint(self.run_dir, self.progress.step, weights, training, state)
         folder.point(self.run_dir, "last", saved)
@@ -254,8 +260,6 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.metrics = state["metrics"]
         self.stream.epoch, self.stream.next_batch = self.progress.epoch, self.progress.next_batch
-        if self.scaler.is_enabled():
-            self.scaler.update(state["loss_scale"])
 
     def _swap_in(self, weights: dict[str, Tensor] | None) -> dict[str, Tensor] | None:
         """Returns copies of the present weights after replacing them by others; None changes nothing."""

@@ -276,3 +276,34 @@ def test_a_small_model_learns(corpus, tmp_path):
     result = train(config, [])
     first = json.loads(next(line for line in (tmp_path / "run" / "log.jsonl").open() if '"train"' in line))
     assert result.metrics["loss"] < 0.7 * first["loss"]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_learns_and_resumes_to_the_bit(corpus, tmp_path, precision):
+    extra = {"precision": precision, "max_steps": 40, "batch_tokens": 300, "validate_every_steps": 40}
+    result = train(settings(corpus, tmp_path / "straight", **extra), [])
+    first = json.loads(next(line for line in (tmp_path / "straight" / "log.jsonl").open() if '"train"' in line))
+    assert result.metrics["loss"] < 0.8 * first["loss"]
+    stopped = settings(corpus, tmp_path / "stopped", **extra)
+    _train_until(stopped, 5)
+    train(dataclasses.replace(stopped, resume=True), [])
+    straight, resumed = final_tensors(tmp_path / "straight"), final_tensors(tmp_path / "stopped")
+    assert straight["output_table"].dtype == torch.float32
+    assert_same(straight, resumed)
+
+
+def test_fp16_overflow_halves_the_loss_scale_and_leaves_the_weights(corpus, tmp_path, monkeypatch):
+    clip, norms = room.clip_gradients, []
+
+    def poison(model, largest):
+        if len(norms) == 1:
+            next(iter(model.parameters())).grad.view(-1)[0] = float("nan")
+        norms.append(clip(model, largest))
+        return norms[-1]
+
+    monkeypatch.setattr(room, "clip_gradients", poison)
+    train(settings(corpus, tmp_path / "run", precision="fp16", max_steps=3), [])
+    state = json.loads((folder.pointed(tmp_path / "run", "last") / "state.json").read_text())
+    assert state["progress"]["loss_scale"] == room.FIRST_LOSS_SCALE / 2
+    assert state["progress"]["skipped_steps"] == 1 and state["step"] == 3
+    assert norms[0] < 100  # the norm is that of the unscaled gradients

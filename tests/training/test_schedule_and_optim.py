@@ -74,5 +74,6 @@ def test_muon_takes_fused_projections_apart_and_leaves_embeddings_to_adamw():
     change = (dict(model.named_parameters())[fused] - before[fused]).detach()
     for part in change.chunk(3):
         assert torch.linalg.svdvals(part / 0.02).max() < 1.3
+    # the first step of AdamW is lr for every element
     embedding = model.output_table - before["output_table"]
-    assert embedding.detach().abs().max().item() == pytest.approx(1e-3, rel=1e-2)  # AdamW's first step is lr for every element
+    assert embedding.detach().abs().max().item() == pytest.approx(1e-3, rel=1e-2)
