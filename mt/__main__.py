@@ -1,5 +1,6 @@
 """The command line: `mt` and `python -m mt`. The one place where an error becomes a line on stderr and an exit code."""
 
+import re
 import sys
 import warnings
 
@@ -16,6 +17,13 @@ def main() -> None:
         app()
     except (ValueError, OSError) as error:  # OSError: a file that is missing or closed to us, a full disk
         print(f"error: {_describe(error)}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except (RuntimeError, MemoryError) as error:  # torch reports memory that is not there as a RuntimeError
+        if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        remedy = "make the model, the vocabulary, trainer.batch_tokens or decode.batch_tokens smaller"
+        print(f"error: out of memory ({reason}): {remedy}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -207,14 +207,13 @@ class TrainerConfig:
     batch_tokens: int = 4096  # tokens of the longer side per micro-batch
     accumulate_batches: int = 1  # micro-batches per update
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU that has it, else float32
-    compile: bool = False  # torch.compile
+    compile: bool = False  # torch.compile with dynamic shapes; pays off on a GPU only, and has not been tried on one
     validate_every_steps: int = 1000  # updates
     validate_max_sentences: int = 2000
     validation_beam_size: int = 1
     best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
     early_stopping_patience: int | None = None  # validations without improvement
     keep_last_checkpoints: int = 2
-    average_last_checkpoints: int = 0  # at the end, average the weights of this many last saves; 0: off
     ema_decay: float = 0.0  # moving average of the weights, used for validation and as result; 0: off
     max_skipped_steps: int = 100  # updates in a row with non-finite gradients before the run stops
     log_every_steps: int = 50
@@ -236,7 +235,9 @@ class TrainerConfig:
             "validation_beam_size", "keep_last_checkpoints", "max_skipped_steps", "shuffle_pool_batches",
         ):  # fmt: skip
             _in_range("trainer", name, getattr(self, name), 1)
-        _in_range("trainer", "average_last_checkpoints", self.average_last_checkpoints, 0)
+        _in_range("trainer", "seed", self.seed, 0, 2**63 - 1)
+        for name in ("max_steps", "max_epochs", "max_minutes"):
+            _in_range("trainer", name, getattr(self, name) or 0, 0, 1e9)
         _in_range("trainer", "ema_decay", self.ema_decay, 0, 0.99999)
 
 
@@ -246,7 +247,7 @@ class TrainConfig:
 
     name: str = "default"  # the run's name; experiments set it to their own
     run_dir: str | None = None  # null: runs/NAME; relative to the folder the command was started in
-    device: str = "auto"  # auto (cuda, then mps, else cpu), cpu, cuda, cuda:N, mps
+    device: str = "auto"  # auto (cuda, then mps, else cpu), cpu, cuda, cuda:N, mps (not tried)
     resume: bool = False  # continue the unfinished run in run_dir; without it a folder that holds a run is refused
     init_from: str | None = None  # a trained folder whose weights and tokenizer start this run (fine-tuning)
     data: DataConfig = field(default_factory=DataConfig)

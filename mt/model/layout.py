@@ -18,6 +18,7 @@ class Layout:
     lengths: tuple[int, ...]  # B sentence lengths in tokens
     cumulative_lengths: Tensor  # [B+1] int32: sentence b is stream[cumulative_lengths[b]:cumulative_lengths[b+1]]
     positions: Tensor  # [N] int64: index of each token in its sentence, from 0
+    longest: int  # the largest of the lengths
 
     @staticmethod
     def from_lengths(lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
@@ -26,11 +27,8 @@ class Layout:
         cumulative = torch.zeros(len(lengths) + 1, dtype=torch.int64)
         torch.cumsum(count, 0, out=cumulative[1:])
         positions = torch.arange(int(cumulative[-1])) - torch.repeat_interleave(cumulative[:-1], count)
-        return Layout(tuple(int(n) for n in lengths), cumulative.to(torch.int32).to(device), positions.to(device))
-
-    @property
-    def longest(self) -> int:
-        return max(self.lengths, default=0)
+        sizes = tuple(int(n) for n in lengths)
+        return Layout(sizes, cumulative.to(torch.int32).to(device), positions.to(device), max(sizes, default=0))
 
     @cached_property
     def flat_index(self) -> Tensor:
@@ -51,6 +49,7 @@ class Layout:
             self.lengths,
             self.cumulative_lengths.to(device, non_blocking=True),
             self.positions.to(device, non_blocking=True),
+            self.longest,
         )
 
     def pad(self, stream: Tensor) -> Tensor:

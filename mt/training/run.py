@@ -20,6 +20,7 @@ from mt.training.signals import StopRequest
 from mt.training.trainer import Trainer, TrainResult
 
 FIXED_ON_RESUME = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
+LEFT_BEFORE_A_RUN_BEGINS = ("log.jsonl", "tensorboard")  # by a start that ended before its first checkpoint
 Say = Callable[[str], None]
 
 
@@ -51,9 +52,14 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
         valid_corpus = None
         if config.data.valid:
             valid_corpus = encode_corpus(config.data.valid, config.data, tokenizers, clean=False, split="valid")
+            empty = int(((valid_corpus.source_lengths == 0) | (valid_corpus.target_lengths == 0)).sum())
+            if empty:
+                monitor.message(f"warning: data.valid: {empty} of {len(valid_corpus)} pairs have an empty side")
         trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus)
         for line in _describe(trainer, train_corpus):
             monitor.message(line)
+        if config.init_from:  # before anything is written; a resumed run's own weights replace these
+            folder.load_weights(trainer.model, folder.pointed(Path(config.init_from), "best"))
         if resuming:
             folder.update_config(run_dir, config)
             saved = folder.newest_readable(run_dir)
@@ -61,9 +67,9 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
                 trainer.restore(saved)
                 monitor.message(f"resuming {run_dir} at update {trainer.progress.step}")
         else:
+            if config.resume:
+                monitor.message(f"nothing to resume in {run_dir}: a new run begins")
             folder.create_run(run_dir, config, tokenizers, command)
-            if config.init_from:
-                folder.load_weights(trainer.model, folder.pointed(Path(config.init_from), "best"))
         with StopRequest() as stop:
             return trainer.fit(monitor, stop)
 
@@ -71,6 +77,12 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
 def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
     """Returns whether to resume; refuses a folder that holds a run otherwise."""
     if not folder.is_run(run_dir):
+        names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
+        strangers = [name for name in names if name not in LEFT_BEFORE_A_RUN_BEGINS]
+        if strangers:
+            raise ValueError(
+                f"run_dir={run_dir}: holds {strangers[0]!r} but no run (no config.yaml); choose an empty or new folder"
+            )
         return False
     if config.resume:
         folder.remove_unfinished(run_dir)

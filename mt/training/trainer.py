@@ -1,5 +1,6 @@
 """The training loop: batches in, updates out, validation and checkpoints on the way."""
 
+import dataclasses
 import math
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +14,7 @@ from mt import checkpoint as folder
 from mt.config import TrainConfig
 from mt.data.batch import Batch
 from mt.data.encoded import EncodedCorpus
-from mt.model.attention import choose_attend
+from mt.model.attention import attend_varlen, choose_attend
 from mt.model.transformer import Transformer
 from mt.tokenizer import TokenizerPair
 from mt.training.loss import smoothed_cross_entropy
@@ -82,7 +83,13 @@ class Trainer:
         self.model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size).to(device)
         self.dtype = precision_of(config.trainer.precision, device)
         self.model.attend = choose_attend(device, self.dtype, config.model.d_model // config.model.n_heads)
-        self.forward = torch.compile(self.model) if config.trainer.compile else self.model
+        self.forward = self.model
+        if config.trainer.compile:
+            if (
+                self.model.attend is not attend_varlen
+            ):  # the others work from sentence lengths, which differ in each batch
+                self.model.attend = torch.compiler.disable(self.model.attend)
+            self.forward = torch.compile(self.model, dynamic=True)
         self.optimizer = Optimizer(self.model, config.optim)
         self.stream = BatchStream(train_corpus, tokenizers, config.trainer, config.data.strip_final_stop_probability)
         self.progress = Progress(loss_scale=FIRST_LOSS_SCALE if self.dtype == torch.float16 else 1.0)
@@ -235,6 +242,7 @@ class Trainer:
             "finished": self.progress.finished,
             "metrics": self.metrics,
             "signatures": signatures or {},
+            "model": dataclasses.asdict(self.config.model),
             "tokenizer_fingerprint": self.tokenizers.fingerprint,
             "corpus_fingerprint": self.stream.corpus.fingerprint,
         }

@@ -15,6 +15,8 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
     Devices and pipes such as /dev/null are written directly. Raises OSError where the folder is missing or closed.
     """
     if path is None:
+        if sys.stdout is None:
+            raise OSError("standard output is closed: nothing can be written to it")
         yield sys.stdout.buffer
         return
     if path.is_dir():

@@ -4,7 +4,7 @@ import math
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -141,7 +141,14 @@ def load_translator(
     run_dir = Path(run_dir)
     config, tokenizers = load_config(run_dir), load_tokenizers(run_dir)
     folder = pointed(run_dir, checkpoint)
-    check_tokenizer(read_state(folder), tokenizers)
+    state = read_state(folder)
+    check_tokenizer(state, tokenizers)
+    for name, value in asdict(config.model).items():
+        trained = state.get("model", {}).get(name, value)
+        if trained != value:
+            raise ValueError(
+                f"{run_dir / 'config.yaml'}: model.{name}={value}, but the weights were trained with {trained}"
+            )
     model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
     load_weights(model, folder)
     model.to(resolve_device(device)).eval()

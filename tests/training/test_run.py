@@ -16,6 +16,7 @@ from mt.training import trainer as room
 from mt.training.run import train
 from mt.training.stream import BatchStream
 from mt.training.validation import Validation
+from mt.translation.translator import load_translator
 
 WORDS = [
     "tea",
@@ -307,3 +308,43 @@ def test_fp16_overflow_halves_the_loss_scale_and_leaves_the_weights(corpus, tmp_
     assert state["progress"]["loss_scale"] == room.FIRST_LOSS_SCALE / 2
     assert state["progress"]["skipped_steps"] == 1 and state["step"] == 3
     assert norms[0] < 100  # the norm is that of the unscaled gradients
+
+
+def test_fine_tuning_resumed_before_its_first_save_still_starts_from_the_parent(corpus, tmp_path, monkeypatch):
+    train(settings(corpus, tmp_path / "parent", max_steps=3), [])
+    child = dataclasses.replace(settings(corpus, tmp_path / "child", max_steps=1), init_from=str(tmp_path / "parent"))
+    child.optim.lr = 0.0
+    with monkeypatch.context() as patch:
+        patch.setattr(room.Trainer, "fit", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            train(child, [])
+    train(dataclasses.replace(child, resume=True), [])
+    assert torch.equal(
+        final_tensors(tmp_path / "parent")["output_table"], final_tensors(tmp_path / "child")["output_table"]
+    )
+
+
+def test_a_folder_with_other_things_in_it_is_not_trained_into(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "run", max_steps=2), [])
+    (tmp_path / "run" / "config.yaml").unlink()
+    before = final_tensors(tmp_path / "run")
+    with pytest.raises(ValueError, match="holds 'checkpoints' but no run"):
+        train(settings(corpus, tmp_path / "run", max_steps=2), [])
+    assert_same(before, final_tensors(tmp_path / "run"))
+
+
+def test_weights_that_do_not_fit_leave_no_run_behind(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "parent", max_steps=2), [])
+    child = dataclasses.replace(settings(corpus, tmp_path / "child", max_steps=1), init_from=str(tmp_path / "parent"))
+    child.model.d_model = 32
+    with pytest.raises(ValueError, match="does not fit"):
+        train(child, [])
+    assert not folder.is_run(tmp_path / "child")
+
+
+def test_settings_edited_after_training_are_noticed(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "run", max_steps=2), [])
+    file = tmp_path / "run" / "config.yaml"
+    file.write_text(file.read_text().replace("activation: relu", "activation: gelu"))
+    with pytest.raises(ValueError, match=r"model\.activation=gelu, but the weights were trained with relu"):
+        load_translator(tmp_path / "run", "cpu")

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,10 @@ def test_a_missing_folder_and_a_folder_are_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(IsADirectoryError, match="is a folder"), open_output(tmp_path):
         pass
+
+
+def test_a_closed_standard_output_is_an_error_in_one_line(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(OSError, match="standard output is closed"):
+        with open_output(None):
+            pass
