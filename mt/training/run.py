@@ -1,5 +1,6 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -58,6 +59,12 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
         trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus)
         for line in _describe(trainer, train_corpus):
             monitor.message(line)
+        busy = os.getloadavg()[0] if device.type == "cpu" and hasattr(os, "getloadavg") else 0.0
+        if busy > 0.75 * torch.get_num_threads():
+            monitor.message(
+                f"warning: this machine is busy (load {busy:.1f}): training may be several times slower; "
+                "OMP_WAIT_POLICY=PASSIVE in the environment bears other work better"
+            )
         if config.init_from:  # before anything is written; a resumed run's own weights replace these
             folder.load_weights(trainer.model, folder.pointed(Path(config.init_from), "best"))
         if resuming:

@@ -119,7 +119,8 @@ class Trainer:
             window_targets += sum(batch.target_tokens for batch in batches)
             window_tokens += sum(batch.target_tokens + batch.source_tokens for batch in batches)
             window_loss += loss
-            if progress.step % trainer.log_every_steps == 0 and progress.skipped_in_a_row == 0:
+            due = progress.step == 1 or progress.step % trainer.log_every_steps == 0  # the first: a sign of life
+            if due and progress.skipped_in_a_row == 0:
                 now = time.monotonic()
                 values = {
                     "loss": window_loss / window_targets,
@@ -141,6 +142,10 @@ class Trainer:
             self.validate_and_save(monitor)
         else:
             self.save(monitor)
+        if not progress.finished:
+            monitor.message(
+                f"stopped by {stopped_by} and saved in {self.run_dir}; the same command with resume=true goes on"
+            )
         monitor.event("stop", {"reason": stopped_by, "step": progress.step, "finished": progress.finished})
         return TrainResult(self.run_dir, progress.step, self.metrics, stopped_by, progress.finished)
 
