@@ -33,7 +33,7 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
     """
     run_dir = Path(config.run_dir or Path("runs") / config.name)
     device = resolve_device(config.device)
-    resuming = _check_folder(run_dir, config)
+    resuming, saved = _check_folder(run_dir, config)
     check_corpora(config.data)
     if device.type == "cpu":
         keep_freed_memory()
@@ -69,7 +69,6 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
             folder.load_weights(trainer.model, folder.pointed(Path(config.init_from), "best"))
         if resuming:
             folder.update_config(run_dir, config)
-            saved = folder.newest_readable(run_dir)
             if saved is not None:
                 trainer.restore(saved)
                 monitor.message(f"resuming {run_dir} at update {trainer.progress.step}")
@@ -81,8 +80,8 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
             return trainer.fit(monitor, stop)
 
 
-def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
-    """Returns whether to resume; refuses a folder that holds a run otherwise."""
+def _check_folder(run_dir: Path, config: TrainConfig) -> tuple[bool, Path | None]:
+    """Returns whether to resume, and the checkpoint to resume from; refuses a folder that holds a run otherwise."""
     if not folder.is_run(run_dir):
         names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
         strangers = [name for name in names if name not in LEFT_BEFORE_A_RUN_BEGINS]
@@ -90,7 +89,7 @@ def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
             raise ValueError(
                 f"run_dir={run_dir}: holds {strangers[0]!r} but no run (no config.yaml); choose an empty or new folder"
             )
-        return False
+        return False, None
     if config.resume:
         folder.remove_unfinished(run_dir)
     saved = folder.newest_readable(run_dir)
@@ -103,7 +102,7 @@ def _check_folder(run_dir: Path, config: TrainConfig) -> bool:
         raise ValueError(
             f"run_dir={run_dir}: the run is finished; raise trainer.max_steps, max_epochs or max_minutes to go on"
         )
-    return True
+    return True, saved
 
 
 def _limits(config: TrainConfig) -> tuple[object, ...]:

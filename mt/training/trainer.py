@@ -97,9 +97,8 @@ class Trainer:
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
         if config.trainer.ema_decay:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
-        decode = config.decode
-        beam = config.trainer.validation_beam_size
-        self.translator = Translator(self.model, tokenizers, type(decode)(**{**vars(decode), "beam_size": beam}))
+        decode = dataclasses.replace(config.decode, beam_size=config.trainer.validation_beam_size)
+        self.translator = Translator(self.model, tokenizers, decode)
 
     def fit(self, monitor: Monitor, stop: StopRequest) -> TrainResult:
         """Returns when a limit is reached or a stop is asked for; the state is saved by then."""
