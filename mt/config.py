@@ -112,6 +112,11 @@ class TokenizerConfig:
             f"tokenizer.joint=true needs equal normalisation on both sides; got source_normalization="
             f"{self.source_normalization}, target_normalization={self.target_normalization}: set joint=false",
         )
+        _require(
+            not self.joint or self.source_vocabulary_size is None,
+            f"tokenizer.source_vocabulary_size={self.source_vocabulary_size} has no effect with tokenizer.joint=true, "
+            "where both sides share tokenizer.vocabulary_size: set tokenizer.joint=false or leave it out",
+        )
 
 
 @dataclass
@@ -167,6 +172,11 @@ class OptimConfig:
     def __post_init__(self) -> None:
         _in_range("optim", "lr", self.lr, 0)
         _in_range("optim", "muon_lr", self.muon_lr, 0)
+        _require(
+            self.optimizer == "muon" or self.muon_lr == type(self).muon_lr,
+            f"optim.muon_lr={self.muon_lr} has no effect with optim.optimizer={self.optimizer}: set "
+            "optim.optimizer=muon or leave optim.muon_lr out",
+        )
         _in_range("optim", "warmup_steps", self.warmup_steps, 0)
         for name in ("beta1", "beta2"):
             _in_range("optim", name, getattr(self, name), 0, 0.99999)
@@ -182,6 +192,7 @@ class DecodeConfig:
 
     beam_size: int = 5  # 1 is greedy search
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
+    no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
     max_length_ratio: float = 2.0  # longest output = ratio * source tokens + max_length_offset
     max_length_offset: int = 10
     max_source_tokens: int = 1024  # longer sources are cut, and flagged
@@ -190,6 +201,7 @@ class DecodeConfig:
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)
         _in_range("decode", "length_penalty", self.length_penalty, 0, 10)
+        _in_range("decode", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         _in_range("decode", "max_length_ratio", self.max_length_ratio, 0)
         _in_range("decode", "max_length_offset", self.max_length_offset, 1)
         _in_range("decode", "max_source_tokens", self.max_source_tokens, 2)
@@ -321,6 +333,11 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
         _require(
             isinstance(value, dict), f"{key}={value!r}: expected corpora by name, such as {{main: {{path: a.tsv}}}}"
         )
+        for name in map(str, value):
+            _require(
+                name.strip(". ") != "" and "/" not in name,
+                f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'",
+            )
         return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
         return from_mapping(hint, value, key)
