@@ -23,11 +23,22 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="Write this file, complete or not at all.")] = None,
     beam_size: Annotated[int | None, typer.Option(help="1 is greedy search. [default: the run's]")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="0 favours short output. [default: the run's]")] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None, typer.Option(help="No run of so many tokens twice; 0: off. [default: the run's]")
+    ] = None,
     n_best: Annotated[
-        int, typer.Option(help="Translations of each line; above 1, each begins with the line's number and a tab.")
+        int,
+        typer.Option(
+            help="Up to this many different translations of each line, fewer where no more differ; above 1, each "
+            "begins with the input line's number and a tab."
+        ),
     ] = 1,
     scores: Annotated[
         bool, typer.Option("--scores", help="Put the score (log probability / length^penalty) and a tab in front.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Write a JSON object for each line: translations with scores, and what was cut."),
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
@@ -37,24 +48,31 @@ def translate(
         raise ValueError("give either TEXT or --input, not both")
     if n_best < 1:
         raise ValueError(f"--n-best={n_best}: must be at least 1")
+    if as_json and scores:
+        raise ValueError("--json writes the scores anyway: leave --scores out")
     from mt.checkpoint import load_config
     from mt.translation.evaluate import changed
     from mt.translation.output import open_output
     from mt.translation.translator import load_translator
 
-    decode = changed(load_config(run).decode, beam_size, length_penalty)
+    decode = changed(load_config(run).decode, beam_size, length_penalty, no_repeat_ngram_size)
     lines = _lines(text, input)
     at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
-    done = 0
+    done = cut = unfinished = 0
     with open_output(output) as file:
         chunk = list(islice(lines, at_once))  # what is wrong with input or output shows before the model is loaded
         translator = load_translator(run, device, checkpoint, decode)
         while chunk:
             for number, found in enumerate(translator.translate_n_best(chunk, n_best, first_line=done + 1), done + 1):
-                file.write(_format(number if n_best > 1 else None, found, scores).encode())
+                line = _json(number, found) if as_json else _format(number if n_best > 1 else None, found, scores)
+                file.write(line.encode())
+                cut += found[0].source_truncated
+                unfinished += found[0].unfinished
             file.flush()
             done += len(chunk)
             chunk = list(islice(lines, at_once))
+    if done > at_once and cut + unfinished:  # after more than one warning
+        print(f"of {done} lines {cut} were cut and {unfinished} have an unfinished translation", file=sys.stderr)
 
 
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
@@ -77,3 +95,12 @@ def _format(number: int | None, found: list["Translation"], scores: bool) -> str
         columns = (None if number is None else str(number), score, translation.text)
         lines.append("\t".join(column for column in columns if column is not None) + "\n")
     return "".join(lines)
+
+
+def _json(number: int, found: list["Translation"]) -> str:
+    """Returns one line of JSON for one input line."""
+    import json
+
+    translations = [{"text": t.text, "score": t.score, "unfinished": t.unfinished} for t in found]
+    row = {"line": number, "source_truncated": found[0].source_truncated, "translations": translations}
+    return json.dumps(row, ensure_ascii=False) + "\n"

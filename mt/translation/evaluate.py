@@ -27,9 +27,18 @@ class Evaluation:
     scores_file: Path
 
 
-def changed(decode: DecodeConfig, beam_size: int | None, length_penalty: float | None) -> DecodeConfig:
+def changed(
+    decode: DecodeConfig,
+    beam_size: int | None,
+    length_penalty: float | None,
+    no_repeat_ngram_size: int | None = None,
+) -> DecodeConfig:
     """Returns the search settings with what is not None replaced. Raises ValueError for a value out of range."""
-    given = {"beam_size": beam_size, "length_penalty": length_penalty}
+    given = {
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "no_repeat_ngram_size": no_repeat_ngram_size,
+    }
     return dataclasses.replace(decode, **{name: value for name, value in given.items() if value is not None})
 
 

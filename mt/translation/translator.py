@@ -102,7 +102,8 @@ class Translator:
         stream = torch.tensor([i for ids in cut for i in (*ids, EOS_ID)], device=self.model.device)
         max_lengths = [math.ceil(decode.max_length_ratio * len(ids)) + decode.max_length_offset for ids in cut]
         memory = self.model.encode(stream, layout)
-        return beam_search(self.model, memory, layout, max_lengths, decode.beam_size, decode.length_penalty, n_best)
+        settings = decode.beam_size, decode.length_penalty, n_best, decode.no_repeat_ngram_size
+        return beam_search(self.model, memory, layout, max_lengths, *settings)
 
     def _translations(self, hypotheses: list[Hypothesis], truncated: bool) -> list[Translation]:
         by_text: dict[str, Translation] = {}  # one text can be cut into pieces in several ways: the best one stays

@@ -9,7 +9,7 @@ from mt.tokenizer import EOS_ID
 from mt.translation.beam import beam_search
 
 X, Y, Z, W, V = 4, 5, 6, 7, 8
-CASE_31 = {
+SHORT_OR_LONG = {
     (): {X: 0.55, Y: 0.45},
     (X,): {EOS_ID: 0.9, Z: 0.1},
     (X, Z): {EOS_ID: 1},
@@ -68,9 +68,9 @@ def random_log_probs(seed, vocabulary_size, sharpness=1.0):
     return log_probs
 
 
-def search(model, max_lengths, beam_size, length_penalty, n_best=1, sentences=None):
+def search(model, max_lengths, beam_size, length_penalty, n_best=1, sentences=None, no_repeat_ngram_size=0):
     memory = torch.arange(len(max_lengths)) if sentences is None else torch.tensor(sentences)
-    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best)
+    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, no_repeat_ngram_size)
 
 
 def brute_force(log_probs, sentence, vocabulary_size, max_length, length_penalty):
@@ -83,13 +83,23 @@ def brute_force(log_probs, sentence, vocabulary_size, max_length, length_penalty
     return sorted(found, reverse=True)
 
 
-def plain_beam_search(log_probs, sentence, vocabulary_size, max_length, beam_size, length_penalty):
+def repeats_an_ngram(tokens, size):
+    ngrams = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
+    return size > 0 and len(set(ngrams)) < len(ngrams)
+
+
+def plain_beam_search(
+    log_probs, sentence, vocabulary_size, max_length, beam_size, length_penalty, no_repeat_ngram_size=0
+):
     """Beam search by the book, for one sentence, without early stopping; (unfinished, -score, tokens), best first."""
     beams, ends = [(0.0, ())], []
     for length in range(1, max_length + 1):
         rows = {prefix: log_probs(sentence, prefix).tolist() for _, prefix in beams}
         candidates = [
-            (total + rows[prefix][t], prefix, t) for total, prefix in beams for t in range(EOS_ID, vocabulary_size)
+            (total + rows[prefix][t], prefix, t)
+            for total, prefix in beams
+            for t in range(EOS_ID, vocabulary_size)
+            if not repeats_an_ngram((*prefix, t), no_repeat_ngram_size)
         ]
         candidates.sort(key=lambda candidate: -candidate[0])
         last = candidates[:beam_size]
@@ -107,8 +117,8 @@ def plain_beam_search(log_probs, sentence, vocabulary_size, max_length, beam_siz
         (0.6, [([Y, W, V], -0.36069)]),
     ],
 )
-def test_the_table_of_case_31(length_penalty, expected):
-    (found,) = search(from_table(CASE_31), [20], 2, length_penalty, n_best=len(expected))
+def test_length_penalty_alone_decides_between_short_and_long(length_penalty, expected):
+    (found,) = search(from_table(SHORT_OR_LONG), [20], 2, length_penalty, n_best=len(expected))
     assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for _, score in expected], abs=1e-5)
     assert all(hypothesis.finished for hypothesis in found)
@@ -122,6 +132,46 @@ def test_exhaustive_beam_equals_brute_force(length_penalty):
         expected = brute_force(log_probs, 0, 7, 6, length_penalty)[:10]
         assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens in expected]
         assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("beam_size, n_best", [(1, 1), (2, 2), (5, 3)])
+def test_no_ngram_occurs_twice_and_all_else_is_as_by_the_book(beam_size, n_best, size):
+    changed = 0
+    for seed, length_penalty in itertools.product(range(8), (0.0, 1.0)):
+        log_probs = random_log_probs(seed, 7)
+        limits = [9, 3, 14]
+        together = search(TableModel(log_probs), limits, beam_size, length_penalty, n_best, None, size)
+        for sentence, (found, limit) in enumerate(zip(together, limits, strict=True)):
+            arguments = (log_probs, sentence, 7, limit, beam_size, length_penalty)
+            expected = plain_beam_search(*arguments, size)
+            if beam_size == 1:  # greedy search ends at its first </s>
+                expected = sorted(expected, key=lambda end: len(end[2]) + (not end[0]))
+            assert [(not h.finished, h.tokens) for h in found] == [(end[0], end[2]) for end in expected[:n_best]]
+            assert [h.score for h in found] == pytest.approx([-end[1] for end in expected[:n_best]], abs=1e-5)
+            assert not any(repeats_an_ngram(h.tokens, size) for h in found)
+            changed += any(repeats_an_ngram(tokens, size) for _, _, tokens in plain_beam_search(*arguments)[:n_best])
+    assert changed > 3
+
+
+def test_a_ban_is_for_one_hypothesis_alone():
+    def log_probs(sentence, prefix):  # sentence 1 wants 4 5 4 5 ..., sentence 0 wants 5 4 5 4 ...
+        row = torch.full((6,), math.log(0.05))
+        row[4 + (len(prefix) + sentence + 1) % 2] = math.log(0.8)
+        row[EOS_ID] = math.log(0.1)
+        return row
+
+    found = search(TableModel(log_probs), [20, 20], 1, 1.0, no_repeat_ngram_size=2)
+    assert [hypotheses[0].tokens for hypotheses in found] == [[5, 4, 5], [4, 5, 4]]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+def test_a_step_that_bans_everything_ends_the_hypothesis(beam_size):
+    def log_probs(sentence, prefix):  # only 4 and 5, never </s>
+        return torch.tensor([-math.inf] * 4 + [math.log(0.9), math.log(0.1)])
+
+    (found,) = search(TableModel(log_probs), [50], beam_size, 1.0, beam_size, no_repeat_ngram_size=1)
+    assert found and all(sorted(h.tokens) == [4, 5] and not h.finished for h in found)
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 4.0])
@@ -179,7 +229,7 @@ def test_finished_sentences_leave_the_batch():
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_endless_repetition_stops_at_the_limit(beam_size):
-    def log_probs(sentence, prefix):  # case 33
+    def log_probs(sentence, prefix):
         return torch.tensor([-math.inf] * 3 + [math.log(0.1), math.log(0.9)])
 
     (found,) = search(TableModel(log_probs), [12], beam_size, 1.0, beam_size)
@@ -192,6 +242,16 @@ def test_endless_repetition_stops_at_the_limit(beam_size):
         best = max((11 * math.log(0.9) + math.log(0.1)) / 12, math.log(0.1))
         assert (found[0].tokens, found[0].score) == ([4] * 11, pytest.approx(best, abs=1e-6))
     assert all(len(hypothesis.tokens) <= 12 for hypothesis in found)
+
+
+def test_without_repeated_pairs_a_loop_ends_after_two():
+    def log_probs(sentence, prefix):
+        return torch.tensor([-math.inf] * 3 + [math.log(0.1), math.log(0.9)])
+
+    (found,) = search(TableModel(log_probs), [12], 1, 1.0, no_repeat_ngram_size=2)
+    assert (found[0].tokens, found[0].finished) == ([4, 4], True)
+    (found,) = search(TableModel(log_probs), [12], 1, 1.0)
+    assert len(found[0].tokens) == 12  # the default bans nothing
 
 
 def test_unfinished_only_where_none_finished():

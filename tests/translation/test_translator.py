@@ -117,7 +117,7 @@ def test_the_cache_changes_nothing(changes, beam_size):
 
 def test_blank_texts_stay_blank_and_in_place(tokenizers):
     texts = []
-    for i in range(20):  # case 04
+    for i in range(20):
         texts += [f"word{i}", ["", "   ", "\u200b", "\u3000", "\u2028", "\t\u00a0\ufeff"][i % 6]]
     expected = None
     for batch_tokens in (1, 30, 4096):
@@ -170,7 +170,7 @@ def test_outputs_are_single_clean_lines(tokenizers):
     for seed in range(3):
         torch.manual_seed(seed)
         bonus = torch.randn(size) * 3  # byte pieces and all
-        bonus[UNK_ID] = 100  # case 12
+        bonus[UNK_ID] = 100  # a model that wants nothing but <unk>
         translator.model.logits = lambda hidden, bonus=bonus: torch.randn(len(hidden), size) + bonus
         for found in translator.translate_n_best(sentences(5, seed), 3):
             for translation in found:
