@@ -2,7 +2,8 @@
 
 The model is a unigram language model (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016) over the text with
 spaces written as ▁, as in SentencePiece (Kudo and Richardson, 2018). A character without a piece is spelled in bytes,
-so no text is ever unknown, and with identity normalisation decode(encode(text)) == text.
+so no text is ever unknown, and with identity normalisation decode(encode(text)) == text, but for ▁ itself, U+FFFD and
+what ends a line or controls a terminal.
 """
 
 import hashlib
@@ -25,6 +26,8 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _SEPARATORS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _RESERVED = "\u2585"  # SentencePiece skips a training sentence that contains this character
 _TRAINING_CHARACTERS = 4096  # longer training lines are cut into parts; SentencePiece would skip them, or fail in BPE
+_SAMPLE_CHARACTERS = 50_000_000  # of both sides; SentencePiece takes about 25 bytes for each: below 2 GB in all
+_LOST_SHOWN = 40  # in a warning
 _TRAINING_THREADS = 4  # fixed, since sums of probabilities, and with them the pieces, depend on it
 _RULES = {"identity": "identity", "nfkc": "nfkc", "nfkc_casefold": "nfkc_cf"}
 
@@ -125,40 +128,78 @@ def _load(path: Path) -> Tokenizer:
 
 
 def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int) -> TokenizerPair:
-    """Returns tokenizers trained on a sample of at most config.training_sentences pairs.
+    """Returns tokenizers trained on a sample of at most config.training_sentences pairs and 50 million characters.
 
-    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled and where the vocabulary
-    is smaller than requested. Raises ValueError for empty text and for a vocabulary too small for the characters.
+    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled, where the vocabulary is
+    smaller than requested and where characters of the target side are lost. Raises ValueError for empty text and for a
+    vocabulary too small for the characters.
     """
     sample, seen = _sample(pairs, config.training_sentences, seed)
     if seen > len(sample):
         warnings.warn(
-            f"tokenizer: trained on a random sample of {len(sample)} of {seen} pairs (tokenizer.training_sentences)",
+            f"tokenizer: trained on a random sample of {len(sample)} of {seen} pairs (the limits: tokenizer."
+            f"training_sentences={config.training_sentences}, {_SAMPLE_CHARACTERS} characters)",
             stacklevel=2,
         )
     sources = [source for source, _ in sample]
     targets = [target for _, target in sample]
     if config.joint:
         joint = _train(sources + targets, config, "vocabulary_size", config.target_normalization, "training")
-        return TokenizerPair(joint, joint)
-    source_size = "vocabulary_size" if config.source_vocabulary_size is None else "source_vocabulary_size"
-    return TokenizerPair(
-        _train(sources, config, source_size, config.source_normalization, "source"),
-        _train(targets, config, "vocabulary_size", config.target_normalization, "target"),
-    )
+        pair = TokenizerPair(joint, joint)
+    else:
+        source_size = "vocabulary_size" if config.source_vocabulary_size is None else "source_vocabulary_size"
+        pair = TokenizerPair(
+            _train(sources, config, source_size, config.source_normalization, "source"),
+            _train(targets, config, "vocabulary_size", config.target_normalization, "target"),
+        )
+    lost = lost_characters(pair.target, targets)
+    if lost:
+        shown = " ".join(f"U+{ord(c):04X}" + (f" {c}" if c.isprintable() else "") for c in lost[:_LOST_SHOWN])
+        more = " ..." if len(lost) > _LOST_SHOWN else ""
+        warnings.warn(
+            f"tokenizer: no translation can hold these {len(lost)} characters of the target text, which change with "
+            f"tokenizer.target_normalization={config.target_normalization}: {shown}{more}",
+            stacklevel=2,
+        )
+    return pair
+
+
+def lost_characters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """Returns the characters of the texts that decode(encode(...)) changes, in order; control characters aside."""
+    characters = sorted(set().union(*texts))
+    return [
+        c
+        for c in characters
+        if not _SEPARATORS.match(c) and tokenizer.decode(tokenizer.encode([f"a{c}a"])[0]) != f"a{c}a"
+    ]
 
 
 def _sample(pairs: Iterable[tuple[str, str]], size: int, seed: int) -> tuple[list[tuple[str, str]], int]:
-    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Vitter, 1985)."""
+    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Vitter, 1985).
+
+    A sample that grows over _SAMPLE_CHARACTERS is halved at random, and goes on with half the size.
+    """
     generator = random.Random(seed)
     sample: list[tuple[str, str]] = []
-    seen = 0
+    seen = characters = 0
     for seen, pair in enumerate(pairs, start=1):
-        if seen <= size:
+        if len(sample) < size:
             sample.append(pair)
         elif (place := generator.randrange(seen)) < size:
+            characters -= _characters(sample[place])
             sample[place] = pair
+        else:
+            continue
+        characters += _characters(pair)
+        while characters > _SAMPLE_CHARACTERS and len(sample) > 1:
+            size = len(sample) // 2
+            sample = generator.sample(sample, size)
+            characters = sum(map(_characters, sample))
     return sample, seen
+
+
+def _characters(pair: tuple[str, str]) -> int:
+    return len(pair[0]) + len(pair[1])
 
 
 def _training_lines(texts: Iterable[str]) -> Iterator[str]:

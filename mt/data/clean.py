@@ -7,8 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from mt.config import CleaningConfig
 
-# Anything but white space, control and zero-width characters, the soft hyphen and U+3164: something that can be seen.
-_VISIBLE = re.compile("[^\\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\u3164\ufeff]")
+# Anything but white space, controls, lone surrogates and what Unicode calls default ignorable (zero-width characters,
+# directions, fillers, variation selectors, tags): something that can be seen.
+_VISIBLE = re.compile(
+    "[^\\s\x00-\x1f\x7f-\x9f\ud800-\udfff\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 _RATIO_CHARACTERS = 20  # shorter texts have no meaningful length ratio
 
 
@@ -17,15 +21,16 @@ def clean_pairs(
 ) -> Iterator[tuple[str, str]]:
     """Yields the pairs that pass, unchanged and in order; adds each dropped pair to `counts` under its first reason.
 
-    The reasons are "empty source", "empty target", "too many characters", "length ratio", "identical" and "duplicate"
-    ("too many tokens" follows after tokenising). Duplicates are found by 64-bit hashes, 8 bytes plus overhead a pair.
+    The reasons are "empty source", "empty target", "too many source characters", "too many target characters", "length
+    ratio", "identical" and "duplicate" (what has too many tokens is found after tokenising). Duplicates are found by
+    64-bit hashes, 8 bytes plus overhead a pair.
     """
     seen: set[int] = set()
     for source, target in pairs:
         reason = _drop_reason(source, target, config)
         if reason is None and config.drop_duplicates:
-            digest = hashlib.blake2b(f"{source}\n{target}".encode(errors="surrogatepass"), digest_size=8).digest()
-            key = int.from_bytes(digest)
+            content = f"{len(source)} {source}{target}".encode(errors="surrogatepass")  # the length: where source ends
+            key = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
             reason = "duplicate" if key in seen else None
             seen.add(key)
         if reason is None:
@@ -35,7 +40,7 @@ def clean_pairs(
 
 
 def is_empty(text: str) -> bool:
-    """Returns whether nothing in the text can be seen: white space, zero-width and control characters only."""
+    """Returns whether nothing in the text can be seen: white space, control and default ignorable characters only."""
     return _VISIBLE.search(text) is None
 
 
@@ -44,8 +49,10 @@ def _drop_reason(source: str, target: str, config: CleaningConfig) -> str | None
         return "empty source"
     if is_empty(target):
         return "empty target"
-    if max(len(source), len(target)) > config.max_characters:
-        return "too many characters"
+    if len(source) > config.max_characters:
+        return "too many source characters"
+    if len(target) > config.max_characters:
+        return "too many target characters"
     shorter, longer = sorted((len(source.strip()), len(target.strip())))
     if config.max_length_ratio and longer >= _RATIO_CHARACTERS and longer > config.max_length_ratio * shorter:
         return "length ratio"

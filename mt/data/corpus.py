@@ -8,6 +8,8 @@ import gzip
 import hashlib
 import itertools
 import json
+import re
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +20,9 @@ from mt.config import CorpusConfig, DataConfig
 _BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
 _DATASET_ROWS = 1000  # rows read from a dataset at once
+_FIELDS_SHOWN = 20  # in a message
+# Two or three letters and subtags (zh, cmn, zh-Hans, pt_BR); cn and jp are countries, often taken for languages.
+_LANGUAGE_CODE = re.compile(r"(?!(cn|jp)\b)[a-z]{2,3}([-_][a-z0-9]+)*", re.IGNORECASE)
 
 
 def read_corpora(corpora: dict[str, CorpusConfig], data: DataConfig, split: str) -> Iterator[tuple[str, str]]:
@@ -41,7 +46,17 @@ def read_corpus(config: CorpusConfig, data: DataConfig, name: str) -> Iterator[t
 
 
 def check_corpora(data: DataConfig) -> None:
-    """Raises ValueError where a corpus of any split is missing, empty, of unknown format or of unequal sides."""
+    """Raises ValueError where a corpus of any split is missing, empty, of unknown format or of unequal sides.
+
+    Warns of a language that is no language code.
+    """
+    for side in ("source", "target"):
+        code = getattr(data, f"{side}_language")
+        if not _LANGUAGE_CODE.fullmatch(code):
+            warnings.warn(
+                f"data.{side}_language={code}: is no language code such as zh, ja or de: BLEU may cut words wrongly",
+                stacklevel=2,
+            )
     for split in ("train", "valid", "test"):
         for name, corpus in getattr(data, split).items():
             check_corpus(corpus, data, f"data.{split}.{name}")
@@ -127,13 +142,15 @@ def _reason(error: Exception) -> str:
 
 def _check_file(setting: str, path: str) -> int:
     """Returns the number of lines. Raises ValueError, naming the setting, for a missing, unreadable or empty file."""
+    if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
+        raise ValueError(f"{setting}={path}: is a pipe or device, but corpora are read more than once: give a file")
     lines, last = 0, b""
     try:
         with _open(Path(path)) as file:
             while block := file.read(_BLOCK_BYTES):
                 lines += block.count(b"\n")
                 last = block
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: the path has a NUL character
         raise ValueError(f"{setting}={path}: {_reason(error)}") from error
     if not last:
         raise ValueError(f"{setting}={path}: the file is empty")
@@ -206,10 +223,12 @@ def _field_text(row: dict[str, Any], field: str, setting: str, place: str) -> st
     if field not in row and isinstance(translation, dict):
         row = translation
     if field not in row:
-        raise ValueError(f"{place}: no field {field!r}; there are {', '.join(map(str, row)) or 'none'}: set {setting}")
+        names = ", ".join(name.replace("\n", " ") for name in list(row)[:_FIELDS_SHOWN]) or "none"
+        raise ValueError(f"{place}: no field {field!r}; there are {names}: set {setting}")
     text = row[field]
     if not isinstance(text, str):
-        raise ValueError(f"{place}: field {field!r} must be text, got {type(text).__name__} {str(text)[:40]!r}")
+        shown = "" if isinstance(text, dict | list) else f" {str(text)[:40]!r}"  # nested deeply, str would fail
+        raise ValueError(f"{place}: field {field!r} must be text, got {type(text).__name__}{shown}")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -245,8 +264,9 @@ def _load_dataset(config: CorpusConfig, data: DataConfig, name: str) -> Any:
 
     setting = f"{name}.dataset={config.dataset}"
     folder = Path(config.dataset)
-    for file in folder.rglob("*.tsv") if folder.is_dir() else ():  # read there as CSV, quotation marks swallow lines
-        raise ValueError(f"{setting}: holds {file.name}, which datasets cannot read safely: set path to it instead")
+    for file in folder.rglob("*") if folder.is_dir() else ():
+        if ".tsv" in (suffix.lower() for suffix in file.suffixes):  # read as CSV, where quotation marks swallow lines
+            raise ValueError(f"{setting}: holds {file.name}, which datasets cannot read safely: set path to it instead")
     try:
         if (folder / "state.json").exists() or (folder / "dataset_dict.json").exists():
             loaded = datasets.load_from_disk(config.dataset)
