@@ -5,14 +5,18 @@
     tokenizer/               SentencePiece models
     checkpoints/
         step_00001234/       model.safetensors, training.safetensors (optimizer, random generators), state.json
+        average/             what mt average made: no training.safetensors
         best.json last.json  {"checkpoint": "step_00001234"}
     log.jsonl tensorboard/ results/
 
 A checkpoint is written into a folder `.tmp-…` and renamed when every byte is on the disk, so that a name without a
-leading dot is complete however the program ended.
+leading dot is complete however the program ended. Its state.json holds the SHA-256 of the tensor files and of its own
+values, so that a checkpoint whose bytes changed later is known as damaged.
 """
 
+import hashlib
 import json
+import math
 import os
 import shutil
 import warnings
@@ -20,20 +24,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from mt.config import TrainConfig, from_mapping, to_mapping
+from mt.tensors import (
+    check_fit,
+    check_sha256,
+    copy_weights,
+    one_line,
+    read_tensors,
+    save_tensors,
+    strip_wrappers,
+)
 from mt.tokenizer import TokenizerPair
-from mt.versions import mt_version, versions
+from mt.versions import versions
 
 FORMAT = 1  # of state.json and the tensor names; a change that older code cannot read adds 1
 CONFIG, VERSIONS, TOKENIZER, CHECKPOINTS = "config.yaml", "versions.json", "tokenizer", "checkpoints"
 MODEL, TRAINING, STATE = "model.safetensors", "training.safetensors", "state.json"
-_NAMES_SHOWN = 3  # of missing or unknown tensors in a message
+POINTERS = ("best", "last")
+LOWER_IS_BETTER = ("loss", "perplexity")
+_STATE_KINDS = {"step": int, "format": int, "tokenizer_fingerprint": str, "metrics": dict, "finished": bool}
 
 
 def is_run(path: Path) -> bool:
@@ -41,17 +54,24 @@ def is_run(path: Path) -> bool:
     return (path / CONFIG).is_file()
 
 
-def create_run(run_dir: Path, config: TrainConfig, tokenizers: TokenizerPair, command: list[str]) -> None:
+def create_run(
+    run_dir: Path,
+    config: TrainConfig,
+    tokenizers: TokenizerPair,
+    command: list[str],
+    corpora: Mapping[str, str | None] | None = None,
+) -> None:
     """Writes tokenizers, versions and settings; the settings last, for they make the folder a run.
 
-    `command` is the command line, stored for the record. Raises ValueError where the folder already holds a run.
+    `command` is the command line and `corpora` the fingerprints of the encoded corpora by split, stored for the record.
+    Raises ValueError where the folder already holds a run.
     """
     if is_run(run_dir):
         raise ValueError(f"run_dir={run_dir}: holds a run; resume=true continues it, another run_dir starts anew")
     (run_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     tokenizers.save(run_dir / TOKENIZER)
     _sync_files(run_dir / TOKENIZER)
-    _write(run_dir / VERSIONS, _to_json({**versions(), "command": command}))
+    _write(run_dir / VERSIONS, _to_json({**versions(), "command": command, "corpora": corpora or {}}))
     update_config(run_dir, config)
 
 
@@ -64,12 +84,14 @@ def update_config(run_dir: Path, config: TrainConfig) -> None:
 def load_config(run_dir: Path) -> TrainConfig:
     """Returns the settings of a run. Raises ValueError where the folder is no run or a setting is wrong."""
     file = run_dir / CONFIG
+    if run_dir.is_file():
+        raise ValueError(f"{run_dir} is a file, not a run folder; give the folder that mt train wrote")
     if not is_run(run_dir):
         raise ValueError(f"{run_dir} is not a run folder: no {CONFIG}; train with mt train run_dir={run_dir}")
     try:
         return from_mapping(TrainConfig, yaml.safe_load(file.read_bytes()))
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{file}: {_one_line(error)}") from error
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{file}: {one_line(error)}") from error
 
 
 def load_tokenizers(run_dir: Path) -> TokenizerPair:
@@ -78,67 +100,89 @@ def load_tokenizers(run_dir: Path) -> TokenizerPair:
 
 
 def check_tokenizer(state: Mapping[str, Any], tokenizers: TokenizerPair) -> None:
-    """Raises ValueError where a checkpoint's state was written with other tokenizers than these."""
-    if state["tokenizer_fingerprint"] != tokenizers.fingerprint:
-        raise ValueError(
-            f"the tokenizer does not match this model: the checkpoint has {state['tokenizer_fingerprint']}, "
-            f"the tokenizer is {tokenizers.fingerprint}; restore the run's own {TOKENIZER} folder"
-        )
+    """Raises ValueError where a checkpoint's state was written with other tokenizers than these.
+
+    The message names the vocabulary sizes where they differ.
+    """
+    if state["tokenizer_fingerprint"] == tokenizers.fingerprint:
+        return
+    trained, given = state["tokenizer_fingerprint"], tokenizers.fingerprint
+    sizes = state.get("vocabulary")  # {"source": pieces, "target": pieces}; states of earlier versions lack it
+    if sizes and sizes != {"source": tokenizers.source.size, "target": tokenizers.target.size}:
+        trained = f"{sizes.get('source')} source and {sizes.get('target')} target pieces ({trained})"
+        given = f"{tokenizers.source.size} and {tokenizers.target.size} ({given})"
+    raise ValueError(
+        f"the tokenizer does not match this model: the checkpoint has {trained}, the tokenizer is {given}; "
+        f"restore the run's own {TOKENIZER} folder"
+    )
 
 
 def save_checkpoint(
     run_dir: Path,
     step: int,
     weights: Mapping[str, Tensor],
-    training: Mapping[str, Tensor],
+    training: Mapping[str, Tensor] | None,
     state: Mapping[str, Any],
     name: str | None = None,
 ) -> Path:
     """Returns the folder of a new, complete checkpoint: step_00001234, or `name` for one that is no training step.
 
     weights: model.state_dict(), tied tensors stored once, wrapper prefixes of torch.compile and DDP removed.
-    training: optimizer and random generator tensors. state: JSON values; must have tokenizer_fingerprint, metrics and
-    finished. A checkpoint of the same name is replaced. Raises OSError in one line where the disk is full or cannot be
-    written; nothing but the new checkpoint is lost.
+    training: optimizer and random generator tensors; None writes a checkpoint that cannot be resumed. state: JSON
+    values; must have tokenizer_fingerprint, metrics and finished; step, format, versions and sha256 are added. A
+    checkpoint of the same name is replaced. Raises OSError in one line where the disk is full or cannot be written;
+    nothing but the new checkpoint is lost.
     """
     assert {"tokenizer_fingerprint", "metrics", "finished"} <= state.keys()
     folder = run_dir / CHECKPOINTS
     final = folder / (name or f"step_{step:08d}")
     temporary, replaced = folder / f".tmp-{final.name}", folder / f".old-{final.name}"
-    content = {**state, "step": step, "format": FORMAT, "mt_version": mt_version()}
+    content = json.loads(_to_json({**state, "step": step, "format": FORMAT, "versions": versions()}))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        remove_unfinished(run_dir)
+        _remove_unfinished(final)
         temporary.mkdir()
+        content["sha256"] = {MODEL: save_tensors(temporary / MODEL, strip_wrappers(weights))}
+        if training is not None:
+            content["sha256"][TRAINING] = save_tensors(temporary / TRAINING, training)
+        content["sha256"][STATE] = _state_sha256(content)
         _write_new(temporary / STATE, _to_json(content))
-        _save_tensors(temporary / MODEL, strip_wrappers(weights))
-        _save_tensors(temporary / TRAINING, training)
+        for file in temporary.iterdir():  # safetensors makes files that only their owner can read
+            shutil.copymode(temporary / STATE, file)
         _sync_files(temporary)
-        if final.exists():
+        if os.path.lexists(final):
             os.replace(final, replaced)
         os.replace(temporary, final)
         _sync(folder)
-        shutil.rmtree(replaced, ignore_errors=True)
+        _remove(replaced)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise OSError(f"{final}: not saved ({_one_line(error)}); earlier checkpoints are untouched") from error
+        _remove(temporary)
+        raise OSError(f"{final}: not saved ({one_line(error)}); earlier checkpoints are untouched") from error
     return final
 
 
 def remove_unfinished(run_dir: Path) -> None:
-    """Removes what a killed save left behind. For the process that writes the run, at its start and before a save."""
+    """Removes what killed saves left behind. For the process that trains the run, at its start."""
     folder = run_dir / CHECKPOINTS
-    for path in folder.glob(".old-*"):  # killed between the two renames: the old checkpoint is the complete one
-        final = folder / path.name.removeprefix(".old-")
-        if final.exists():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.replace(path, final)
-    for path in folder.glob(".tmp-*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    for path in [*folder.glob(".old-*"), *folder.glob(".tmp-*")]:
+        _remove_unfinished(folder / path.name[5:])
+
+
+def _remove_unfinished(final: Path) -> None:
+    """Removes what a killed save of this checkpoint or pointer left behind; a half replaced one returns."""
+    temporary, replaced = final.with_name(f".tmp-{final.name}"), final.with_name(f".old-{final.name}")
+    if os.path.lexists(replaced) and not os.path.lexists(final):  # killed between the two renames
+        os.replace(replaced, final)
+    _remove(replaced)
+    _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    """Removes a file, a link or a folder, as far as that can be done."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        path.unlink()
 
 
 def list_checkpoints(run_dir: Path) -> list[Path]:
@@ -148,7 +192,7 @@ def list_checkpoints(run_dir: Path) -> list[Path]:
 
 
 def newest_readable(run_dir: Path) -> Path | None:
-    """Returns the newest undamaged checkpoint, or None where the run has none yet.
+    """Returns the newest undamaged checkpoint, every byte checked, or None where the run has none yet.
 
     Warns of every damaged one that it passes over, and deletes none. Raises ValueError where all are damaged.
     """
@@ -182,31 +226,72 @@ def pointed(run_dir: Path, name: str) -> Path:
 
     Raises ValueError where there is none, naming those that there are.
     """
-    folder = run_dir / CHECKPOINTS
-    pointer = folder / f"{name}.json"
-    checkpoint = folder / name
-    if pointer.is_file():
+    folder, known = run_dir / CHECKPOINTS, f"the run has {checkpoint_names(run_dir)}"
+    is_pointer = Path(name).name == name and is_pointed(run_dir, name)
+    checkpoint = _pointee(run_dir, name) if is_pointer else folder / name
+    if checkpoint.parent == folder and not checkpoint.name.startswith(".") and checkpoint.is_dir():
+        return checkpoint
+    if is_pointer:
+        raise ValueError(f"{folder / name}.json: names {checkpoint.name}, which is not there; {known}")
+    raise ValueError(f"checkpoint={name}: not in {run_dir}; {known}")
+
+
+def _pointee(run_dir: Path, name: str) -> Path:
+    """Returns what a pointer names, there or not. Raises ValueError where the pointer is damaged."""
+    pointer = run_dir / CHECKPOINTS / f"{name}.json"
+    try:
+        return pointer.parent / json.loads(pointer.read_bytes())["checkpoint"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        known = checkpoint_names(run_dir)
+        raise ValueError(f"{pointer}: damaged, expected {{'checkpoint': NAME}}; the run has {known}") from error
+
+
+def checkpoint_names(run_dir: Path) -> str:
+    """Returns, for messages, all that `pointed` knows: best and last, the training steps, then those with a name."""
+    folder, steps = run_dir / CHECKPOINTS, list_checkpoints(run_dir)
+    named = sorted(path.name for path in folder.glob("[!.]*") if path.is_dir() and path not in steps)
+    pointers = sorted(path.stem for path in folder.glob("[!.]*.json"))
+    return ", ".join([*pointers, *[path.name for path in steps], *named]) or "none yet"
+
+
+def rotate(run_dir: Path, keep_last: int, keep_best: int = 0, metric: str = "loss") -> None:
+    """Deletes training steps but the newest `keep_last`, the `keep_best` best by `metric`, and the best and the last.
+
+    Never deleted are named checkpoints, and steps whose state cannot be read, which may be needed yet: they count for
+    neither number. Where best.json or last.json is damaged nothing is deleted, with a warning.
+    """
+    folder, states = run_dir / CHECKPOINTS, read_states(run_dir)
+    kept = [*list(states)[max(len(states) - keep_last, 0) :], *best_first(states, metric)[:keep_best]]
+    for name in POINTERS:
+        if is_pointed(run_dir, name):
+            try:
+                kept.append(_pointee(run_dir, name))
+            except ValueError as error:
+                warnings.warn(f"{error}; no checkpoint is deleted", stacklevel=2)
+                return
+    for checkpoint in states.keys() - set(kept):  # renamed first: a kill never leaves half of one under its own name
+        doomed = folder / f".tmp-{checkpoint.name}"
+        os.replace(checkpoint, doomed)
+        _remove(doomed)
+
+
+def read_states(run_dir: Path) -> dict[Path, dict[str, Any]]:
+    """Returns the state of each training step that is kept, oldest first; warns of those that cannot be read."""
+    states = {}
+    for checkpoint in list_checkpoints(run_dir):
         try:
-            checkpoint = folder / json.loads(pointer.read_bytes())["checkpoint"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{pointer}: damaged, expected {{'checkpoint': NAME}}") from error
-    if checkpoint.parent != folder or checkpoint.name.startswith(".") or not checkpoint.is_dir():
-        names = [path.stem for path in sorted(folder.glob("*.json"))]
-        names += [path.name for path in list_checkpoints(run_dir)]
-        raise ValueError(f"checkpoint={name}: not in {run_dir}, which has {', '.join(names) or 'none yet'}")
-    return checkpoint
+            states[checkpoint] = read_state(checkpoint)
+        except ValueError as error:
+            warnings.warn(f"{error}; passed over", stacklevel=3)
+    return states
 
 
-def rotate(run_dir: Path, keep_last: int) -> None:
-    """Deletes all but the newest `keep_last` steps; never the best or the last checkpoint, nor a named one."""
-    folder = run_dir / CHECKPOINTS
-    kept = [pointed(run_dir, name) for name in ("best", "last") if is_pointed(run_dir, name)]
-    checkpoints = list_checkpoints(run_dir)
-    for checkpoint in checkpoints[: max(len(checkpoints) - keep_last, 0)]:
-        if checkpoint not in kept:  # renamed first: a kill never leaves half a checkpoint under its own name
-            doomed = folder / f".tmp-{checkpoint.name}"
-            os.replace(checkpoint, doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+def best_first(states: Mapping[Path, Mapping[str, Any]], metric: str) -> list[Path]:
+    """Returns the checkpoints that have a finite value of `metric`, the best first, of equals the newest."""
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    values = {path: state["metrics"].get(metric) for path, state in states.items()}
+    scored = [path for path, value in values.items() if isinstance(value, int | float) and abs(value) < math.inf]
+    return sorted(scored, key=lambda path: (sign * values[path], -states[path]["step"]))
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
@@ -221,115 +306,59 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         state = json.loads(file.read_bytes())
     except OSError as error:
         raise ValueError(f"{file}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise ValueError(f"{file}: damaged ({_one_line(error)})") from error
-    if not isinstance(state, dict) or not {"step", "format", "tokenizer_fingerprint"} <= state.keys():
-        raise ValueError(f"{file}: damaged (no step, format or tokenizer_fingerprint)")
-    if state["format"] > FORMAT:
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: damaged ({one_line(error)})") from error
+    if isinstance(state, dict) and isinstance(state.get("format"), int) and state["format"] > FORMAT:
         raise ValueError(f"{file}: has format {state['format']}, this mt reads up to {FORMAT}; use a newer mt")
+    if not isinstance(state, dict) or not all(isinstance(state.get(key), kind) for key, kind in _STATE_KINDS.items()):
+        raise ValueError(f"{file}: damaged (must hold {', '.join(_STATE_KINDS)})")
+    digests = state.get("sha256", {})  # states of earlier versions lack it
+    if not isinstance(digests, dict) or digests.get(STATE, _state_sha256(state)) != _state_sha256(state):
+        raise ValueError(f"{file}: damaged (its values are not those that were saved: another SHA-256)")
     return state
 
 
-def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """Returns the model's tensors by name, on the CPU; tied names share one tensor. Raises ValueError as read_state."""
-    read_state(checkpoint)
-    return _read_tensors(checkpoint / MODEL)
+def _state_sha256(state: Mapping[str, Any]) -> str:
+    """Returns the digest of a state's values, its own digests left out."""
+    values = {key: value for key, value in state.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns optimizer and random generator tensors, on the CPU, and the state. Raises ValueError as read_state."""
+def read_weights(checkpoint: Path, verify: bool = True) -> dict[str, Tensor]:
+    """Returns the model's tensors by name, on the CPU; tied names share one tensor.
+
+    `verify` compares the file with its SHA-256, as far as the state has one; not needed straight after
+    newest_readable. Raises ValueError as read_state.
+    """
+    return _read(checkpoint / MODEL, read_state(checkpoint), verify)
+
+
+def read_training(checkpoint: Path, verify: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Returns optimizer and random generator tensors, on the CPU, and the state; see read_weights."""
     state = read_state(checkpoint)
-    return _read_tensors(checkpoint / TRAINING), state
+    return _read(checkpoint / TRAINING, state, verify), state
+
+
+def _read(file: Path, state: Mapping[str, Any], verify: bool) -> dict[str, Tensor]:
+    tensors = read_tensors(file)  # memory-mapped, and first: a file of another kind is described as such
+    if verify:
+        check_bytes(file, state)
+    return tensors
+
+
+def check_bytes(file: Path, state: Mapping[str, Any]) -> None:
+    """Raises ValueError where a tensor file has another SHA-256 than its checkpoint's state says, if it says any."""
+    if file.name in state.get("sha256", {}):
+        check_sha256(file, state["sha256"][file.name])
 
 
 def load_weights(model: nn.Module, checkpoint: Path) -> None:
-    """Copies a checkpoint's weights into a model. Raises ValueError as read_state and copy_weights."""
-    copy_weights(model, read_weights(checkpoint), str(checkpoint / MODEL))
-
-
-def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
-    """Copies weights into a model, wrapped by torch.compile or DDP or not; tied names need be given only once.
-
-    Raises ValueError in one line that names `origin` and the missing, unknown and wrongly shaped tensors; the model is
-    unchanged then.
-    """
-    given, wanted = strip_wrappers(weights), strip_wrappers(model.state_dict())
-    filled = {_place(wanted[name]) for name in given if name in wanted}
-    sizes = [
-        f"{name} ({_size(given[name])} given, {_size(wanted[name])} in the model)"
-        for name in wanted
-        if name in given and given[name].shape != wanted[name].shape
-    ]
-    faults = [
-        _list_names("missing", [name for name in wanted if name not in given and _place(wanted[name]) not in filled]),
-        _list_names("unknown", [name for name in given if name not in wanted]),
-        _list_names("wrong size", sizes),
-    ]
-    if any(faults):
-        raise ValueError(f"{origin} does not fit the model: {'; '.join(filter(None, faults))}")
-    with torch.no_grad():
-        for name, tensor in given.items():
-            wanted[name].copy_(tensor)
-
-
-def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
-    """Returns the mean of the checkpoints' weights, summed in float64, in the dtype of the first; tied names stay tied.
-
-    Raises ValueError where the checkpoints hold other tensors or were trained with other tokenizers.
-    """
-    if not checkpoints:
-        raise ValueError("no checkpoints to average")
-    loaded = [read_weights(checkpoint) for checkpoint in checkpoints]  # memory-mapped: read where used
-    first, fingerprint = loaded[0], read_state(checkpoints[0])["tokenizer_fingerprint"]
-    for checkpoint, weights in zip(checkpoints, loaded, strict=True):
-        same = weights.keys() == first.keys() and all(weights[name].shape == first[name].shape for name in first)
-        if not same or read_state(checkpoint)["tokenizer_fingerprint"] != fingerprint:
-            raise ValueError(f"{checkpoint}: cannot be averaged with {checkpoints[0]}: other tensors or tokenizer")
-    means: dict[int, Tensor] = {}  # by the identity of the first checkpoint's tensor: tied names stay tied
-    for name, tensor in first.items():
-        if id(tensor) not in means:
-            total = torch.stack([weights[name].double() for weights in loaded]).sum(0)
-            means[id(tensor)] = (total / len(loaded)).to(tensor.dtype)
-    return {name: means[id(tensor)] for name, tensor in first.items()}
-
-
-def strip_wrappers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the tensors under the plain model's names, without `module.` (DDP) and `_orig_mod.` (torch.compile)."""
-    stripped = {}
-    for name, tensor in weights.items():
-        parts = [part for part in name.split(".") if part != "_orig_mod"]
-        while parts[0] == "module":
-            del parts[0]
-        stripped[".".join(parts)] = tensor
-    assert len(stripped) == len(weights), "two tensors have one name without wrapper prefixes"
-    return stripped
-
-
-def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes tensors; names of one and the same tensor are stored once, the others as aliases in the metadata."""
-    stored: dict[str, Tensor] = {}
-    aliases: dict[str, str] = {}
-    names: dict[tuple[Any, ...], str] = {}
-    for name, tensor in tensors.items():
-        if tensor.numel() and _place(tensor) in names:
-            aliases[name] = names[_place(tensor)]
-            continue
-        names[_place(tensor)] = name
-        # a fresh, contiguous copy: safetensors refuses views, and training may go on while a copy is written
-        stored[name] = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
-    save_file(stored, file, metadata={"aliases": json.dumps(aliases)})
-    shutil.copymode(file.parent / STATE, file)  # safetensors makes files that only their owner can read
-
-
-def _read_tensors(file: Path) -> dict[str, Tensor]:
-    """Returns the tensors of a file, memory-mapped; opening it checks its header against its size."""
-    try:
-        with safe_open(file, framework="pt", device="cpu") as opened:
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
-            aliases = json.loads((opened.metadata() or {}).get("aliases", "{}"))
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ValueError(f"{file}: missing or damaged ({_one_line(error)})") from error
-    return tensors | {alias: tensors[name] for alias, name in aliases.items() if name in tensors}
+    """Copies a checkpoint's weights into a model. Raises ValueError as read_weights and copy_weights."""
+    file = checkpoint / MODEL
+    weights = read_weights(checkpoint, verify=False)
+    check_fit(model, weights, str(file))  # before the bytes: a tensor that is missing is named
+    check_bytes(file, read_state(checkpoint))
+    copy_weights(model, weights, str(file))
 
 
 def _write(file: Path, content: bytes) -> None:
@@ -367,21 +396,3 @@ def _sync(path: Path) -> None:
 def _to_json(value: Any) -> bytes:
     # backslashreplace: a file name that is no UTF-8 reaches us as lone surrogates, and \udc80 is how JSON spells those
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", errors="backslashreplace")
-
-
-def _place(tensor: Tensor) -> tuple[Any, ...]:
-    """Returns what is equal for two names of one tensor, such as tied embeddings."""
-    return tensor.device, tensor.dtype, tensor.data_ptr(), tensor.shape, tensor.stride()
-
-
-def _list_names(label: str, names: list[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return f"{label} {', '.join(names[:_NAMES_SHOWN])}{more}" if names else ""
-
-
-def _size(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "scalar"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

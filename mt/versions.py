@@ -1,5 +1,6 @@
 """What made a run, for the record: versions of mt and of what it stands on, the git commit, the machine."""
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -28,6 +29,7 @@ def mt_version() -> str:
         return "not installed"
 
 
+@functools.cache  # the code that runs is that of the first call, and every checkpoint asks
 def _git_commit() -> str | None:
     """Returns the commit that this file belongs to, with -dirty after it where files were changed, or None."""
     here = Path(__file__)

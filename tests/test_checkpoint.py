@@ -227,18 +227,6 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path, name):
         checkpoint.pointed(tmp_path, name)
 
 
-def test_the_average_is_the_mean_and_keeps_ties(tmp_path):
-    models = [Tied() for _ in range(3)]
-    paths = [save(tmp_path, step, model) for step, model in enumerate(models, start=1)]
-    mean = checkpoint.average_weights(paths)
-    expected = sum(model.output.weight.double() for model in models) / 3
-    torch.testing.assert_close(mean["output.weight"].double(), expected, atol=1e-7, rtol=0)
-    assert mean["output.weight"] is mean["embedding.weight"] and mean["output.weight"].dtype == torch.float32
-    assert torch.equal(checkpoint.average_weights(paths[:1])["output.bias"], models[0].output.bias)
-    with pytest.raises(ValueError, match="step_00000004"):
-        checkpoint.average_weights([*paths, save(tmp_path, 4, Tied(6))])
-
-
 class Evil:
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from mt.commands.average import average
 from mt.commands.evaluate import evaluate
 from mt.commands.train import train
 from mt.commands.translate import translate
@@ -11,7 +12,7 @@ from mt.commands.translate import translate
 app = typer.Typer(
     name="mt",
     help="Train, evaluate and run translation models.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,  # importing rich would cost more than the rest of --help
     pretty_exceptions_enable=False,
@@ -22,6 +23,7 @@ passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command(context_settings=passed_on, add_help_option=False)(train)
 app.command()(translate)
 app.command()(evaluate)
+app.command()(average)
 
 
 def show_version(wanted: bool) -> None:
@@ -34,6 +36,8 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Version.")] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        print(context.get_help())
