@@ -216,8 +216,10 @@ class TrainerConfig:
     max_steps: int | None = 100_000  # updates
     max_epochs: float | None = None
     max_minutes: float | None = None  # wall clock in training, validation included, summed over resumed sessions
+    max_session_minutes: float | None = None  # wall clock of one session; then it saves and stops as after a signal
     batch_tokens: int = 4096  # tokens of the longer side per micro-batch
-    accumulate_batches: int = 1  # micro-batches per update
+    accumulate_batches: int = 1  # micro-batches per update and rank
+    prefetch_updates: int = 2  # updates whose batches a thread prepares ahead; 0: none
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU that has it, else float32
     compile: bool = False  # torch.compile with dynamic shapes; pays off on a GPU only, and has not been tried on one
     validate_every_steps: int = 1000  # updates
@@ -225,7 +227,10 @@ class TrainerConfig:
     validation_beam_size: int = 1
     best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
     early_stopping_patience: int | None = None  # validations without improvement
-    keep_last_checkpoints: int = 2
+    save_every_steps: int | None = None  # updates between saves; null: only at validations and at the end
+    keep_last_checkpoints: int = 2  # besides the best and the last
+    keep_best_checkpoints: int = 1  # by best_metric
+    distributed_timeout_seconds: float = 600.0  # a rank that does not answer for so long ends the others
     ema_decay: float = 0.0  # moving average of the weights, used for validation and as result; 0: off
     max_skipped_steps: int = 100  # updates in a row with non-finite gradients before the run stops
     log_every_steps: int = 50
@@ -237,16 +242,22 @@ class TrainerConfig:
             any(limit is not None for limit in (self.max_steps, self.max_epochs, self.max_minutes)),
             "trainer: set at least one of max_steps, max_epochs, max_minutes",
         )
-        for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"):
+        for name in (
+            "max_steps", "max_epochs", "max_minutes", "max_session_minutes", "early_stopping_patience",
+            "save_every_steps",
+        ):  # fmt: skip
             value = getattr(self, name)
             _require(
                 value is None or value > 0, f"trainer.{name}={value}: must be greater than 0, or null for no limit"
             )
         for name in (
             "batch_tokens", "accumulate_batches", "validate_every_steps", "validate_max_sentences", "log_every_steps",
-            "validation_beam_size", "keep_last_checkpoints", "max_skipped_steps", "shuffle_pool_batches",
+            "validation_beam_size", "keep_last_checkpoints", "keep_best_checkpoints", "max_skipped_steps",
+            "shuffle_pool_batches",
         ):  # fmt: skip
             _in_range("trainer", name, getattr(self, name), 1)
+        _in_range("trainer", "prefetch_updates", self.prefetch_updates, 0, 1000)
+        _in_range("trainer", "distributed_timeout_seconds", self.distributed_timeout_seconds, 1, 1e6)
         _in_range("trainer", "seed", self.seed, 0, 2**63 - 1)
         for name in ("max_steps", "max_epochs", "max_minutes"):
             _in_range("trainer", name, getattr(self, name) or 0, 0, 1e9)
@@ -260,7 +271,7 @@ class TrainConfig:
     name: str = "default"  # the run's name; experiments set it to their own
     run_dir: str | None = None  # null: runs/NAME; relative to the folder the command was started in
     device: str = "auto"  # auto (cuda, then mps, else cpu), cpu, cuda, cuda:N, mps (not tried)
-    resume: bool = False  # continue the unfinished run in run_dir; without it a folder that holds a run is refused
+    resume: bool = True  # continue the unfinished run in run_dir; false: refuse a folder that holds a run
     init_from: str | None = None  # a trained folder whose weights and tokenizer start this run (fine-tuning)
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

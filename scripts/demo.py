@@ -42,11 +42,10 @@ def train(run_dir: Path) -> None:
     if is_finished(run_dir):
         print(f"{RUN}: trained already", file=sys.stderr)
         return
-    resume = ["resume=true"] if checkpoint.is_run(run_dir) else []
     # Ctrl-C reaches the training too, which then saves: wait for that. (Ignoring the signal would be inherited.)
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
-        command = [sys.executable, "-m", "mt", "train", "experiment=demo", f"run_dir={RUN}", *resume]
+        command = [sys.executable, "-m", "mt", "train", "experiment=demo", f"run_dir={RUN}"]
         code = subprocess.Popen(command, cwd=ROOT).wait()
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,6 +1,5 @@
 """mt train: settings and overrides -> a run."""
 
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +8,8 @@ import typer
 
 if TYPE_CHECKING:
     from mt.config import TrainConfig
+
+STOPPED_AND_SAVED = 75  # by a signal or max_session_minutes: "try again" in sysexits.h, and that is what goes on
 
 
 def train(
@@ -33,6 +34,6 @@ def _run(config: "TrainConfig") -> None:
     from mt.training.run import train as train_run
 
     result = train_run(config, sys.argv)
-    if not result.finished:  # stopped by a signal, and saved: neither a script nor a multirun should go on
-        raise SystemExit(128 + signal.Signals[result.stopped_by])
-    print(f"finished: {result.run_dir} ({result.steps} updates, stopped by {result.stopped_by})", file=sys.stderr)
+    if not result.finished:  # neither a script nor a multirun should go on
+        raise SystemExit(STOPPED_AND_SAVED)
+    print(f"finished: {result.run_dir} ({result.steps} updates, ended by {result.stopped_by})", file=sys.stderr)

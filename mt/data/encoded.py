@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 
 
 class EncodedCorpus:
-    """The pairs of a cache folder, by index, without bos and eos. Pickles as its path: each worker maps the file anew.
+    """The pairs of a cache folder, by index, without bos and eos. Pickles as its path: each process maps the file anew.
 
     Raises ValueError where the folder is not a complete cache of this format version.
     """
@@ -48,21 +48,22 @@ class EncodedCorpus:
             metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
             if metadata["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format version {metadata['format_version']}, must be {FORMAT_VERSION}")
-            file = pa.ipc.open_file(pa.memory_map(str(folder / "pairs.arrow")))
+            self._buffer = pa.memory_map(str(folder / "pairs.arrow")).read_buffer()
+            file = pa.ipc.open_file(self._buffer)
             self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]
-            self._starts = np.cumsum([0] + [batch.num_rows for batch in self._batches])  # first pair of each batch
-            if self._starts[-1] != metadata["pairs"]:
-                raise ValueError(f"{self._starts[-1]} pairs, must be {metadata['pairs']}")
+            self._first_pairs = np.cumsum([0] + [batch.num_rows for batch in self._batches])  # of each record batch
+            if self._first_pairs[-1] != metadata["pairs"]:
+                raise ValueError(f"{self._first_pairs[-1]} pairs, must be {metadata['pairs']}")
         except (OSError, ValueError, KeyError, TypeError) as error:  # ArrowInvalid is a ValueError
             raise ValueError(f"{folder}: not a complete encoded corpus ({error}): delete it") from error
         self.metadata = metadata
         self.fingerprint: str = metadata["fingerprint"]
         self.counts: Counter[str] = Counter(metadata["dropped"])
-        self._source = [_views(batch.column("source_ids")) for batch in self._batches]
-        self._target = [_views(batch.column("target_ids")) for batch in self._batches]
+        # the whole file as numbers, so that the tokens of any pairs are gathered in one go
+        self._words = np.frombuffer(self._buffer, dtype=np.int32, count=self._buffer.size // 4)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self._first_pairs[-1])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path]]:
         return EncodedCorpus, (self.folder,)
@@ -70,42 +71,64 @@ class EncodedCorpus:
     @cached_property
     def source_lengths(self) -> np.ndarray:
         """Returns the number of source tokens of each pair, int32 [pairs]."""
-        return np.concatenate([np.diff(offsets) for offsets, _ in self._source], dtype=np.int32)
+        return self._lengths("source_ids")
 
     @cached_property
     def target_lengths(self) -> np.ndarray:
         """Returns the number of target tokens of each pair, int32 [pairs]."""
-        return np.concatenate([np.diff(offsets) for offsets, _ in self._target], dtype=np.int32)
+        return self._lengths("target_ids")
+
+    @cached_property
+    def source_starts(self) -> np.ndarray:
+        """Returns where the source tokens of each pair begin, for `gather`: int64 [pairs]."""
+        return self._starts("source_ids")
+
+    @cached_property
+    def target_starts(self) -> np.ndarray:
+        """Returns where the target tokens of each pair begin, for `gather`: int64 [pairs]."""
+        return self._starts("target_ids")
+
+    def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Returns the tokens of all given spans, one after the other: int32 [sum of lengths]."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        total = int(ends[-1]) if len(ends) else 0
+        return self._words[np.arange(total) + np.repeat(starts - (ends - lengths), lengths)]
 
     def source_ids(self, i: int) -> np.ndarray:
         """Returns the source ids of pair i: a read-only int32 view into the file, [source_lengths[i]]."""
-        batch, row = self._locate(i)
-        offsets, values = self._source[batch]
-        return values[offsets[row] : offsets[row + 1]]
+        return self._view(i, self.source_starts, self.source_lengths)
 
     def target_ids(self, i: int) -> np.ndarray:
         """Returns the target ids of pair i: a read-only int32 view into the file, [target_lengths[i]]."""
-        batch, row = self._locate(i)
-        offsets, values = self._target[batch]
-        return values[offsets[row] : offsets[row + 1]]
+        return self._view(i, self.target_starts, self.target_lengths)
 
     def texts(self, i: int) -> tuple[str, str]:
         """Returns the source and target strings of pair i."""
-        batch, row = self._locate(i)
-        columns = self._batches[batch]
+        self._check(i)
+        batch = int(np.searchsorted(self._first_pairs, i, side="right")) - 1
+        columns, row = self._batches[batch], i - int(self._first_pairs[batch])
         return columns.column("source")[row].as_py(), columns.column("target")[row].as_py()
 
-    def _locate(self, i: int) -> tuple[int, int]:
-        """Returns the number of the record batch and the row in it."""
+    def _view(self, i: int, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        self._check(i)
+        return self._words[starts[i] : starts[i] + lengths[i]]
+
+    def _check(self, i: int) -> None:
         if not 0 <= i < len(self):
             raise IndexError(f"pair {i} of {len(self)}")
-        batch = int(np.searchsorted(self._starts, i, side="right")) - 1
-        return batch, i - int(self._starts[batch])
 
+    def _lengths(self, column: str) -> np.ndarray:
+        offsets = [batch.column(column).offsets.to_numpy() for batch in self._batches]
+        return np.concatenate([np.empty(0), *map(np.diff, offsets)], dtype=np.int32, casting="unsafe")
 
-def _views(column: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns offsets [rows + 1] and values of a list<int32> column without copying."""
-    return column.offsets.to_numpy(zero_copy_only=True), column.values.to_numpy(zero_copy_only=True)
+    def _starts(self, column: str) -> np.ndarray:
+        starts = [np.empty(0, dtype=np.int64)]
+        for batch in self._batches:
+            ids = batch.column(column)
+            place = ids.values.buffers()[1]
+            first = (place.address - self._buffer.address) // 4 if place is not None and place.size else 0
+            starts.append(ids.offsets.to_numpy()[:-1].astype(np.int64) + first)
+        return np.concatenate(starts)
 
 
 def encode_corpus(

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from mt.data.batch import Batch
+from mt.model.transformer import Transformer
 from mt.tokenizer import PAD_ID
 
 CHUNK_ELEMENTS = {
@@ -96,3 +98,17 @@ def smoothed_cross_entropy(hidden: Tensor, table: Tensor, targets: Tensor, smoot
     with torch.autocast(device_type, enabled=False):
         loss, nll = _SmoothedCrossEntropy.apply(hidden, table, targets, smoothing, compute_dtype, tokens < len(targets))
     return Loss(loss, nll, tokens)
+
+
+class PairLoss(nn.Module):
+    """The model and its loss as one module, so that data parallelism sees the whole step. Maps a Batch to its Loss."""
+
+    def __init__(self, model: Transformer, smoothing: float, compiled: bool) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+        self.run = torch.compile(model.forward, dynamic=True) if compiled else model.forward
+
+    def forward(self, batch: Batch) -> Loss:
+        hidden = self.run(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
+        table = self.model.output_table
+        return smoothed_cross_entropy(hidden, table, batch.target_output, self.smoothing, batch.target_tokens)

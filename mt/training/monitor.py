@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -21,16 +21,23 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """Reports one run; a context manager. Only the main process has one. Resuming appends to what is there."""
+    """Reports one run; a context manager. Resuming appends to what is there.
 
-    def __init__(self, run_dir: Path, tensorboard: bool) -> None:
+    A monitor that is not `heard` does nothing: of several ranks only the first reports.
+    """
+
+    def __init__(self, run_dir: Path, tensorboard: bool, heard: bool = True) -> None:
+        self._bar: Progress | None = None
+        self._log: BinaryIO | None = None
+        self._writer: SummaryWriter | None = None  # made at the first step, which tells it where a resumed run goes on
+        if not heard:
+            self._tensorboard_dir = None
+            return
         run_dir.mkdir(parents=True, exist_ok=True)
         self._tensorboard_dir = run_dir / "tensorboard" if tensorboard else None
-        self._writer: SummaryWriter | None = None  # made at the first step, which tells it where a resumed run goes on
         self._log = _open_log(run_dir / "log.jsonl")
         self._reference: tuple[float, float] | None = None  # progress and seconds at this session's first report
         console = Console(stderr=True)
-        self._bar: Progress | None = None
         if console.is_terminal:
             columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
             # no refresh thread: it would take time from training; stdout is left alone
@@ -55,6 +62,8 @@ class Monitor:
 
         progress: share of the run that is done, 0 to 1; the time left is estimated from it.
         """
+        if self._log is None:
+            return
         self._record("train", step, values)
         line = f"step {step:,}  {_format(values)}  left {self._time_left(progress)}"
         if self._bar is None:
@@ -85,7 +94,8 @@ class Monitor:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
 
     def _record(self, kind: str, step: int, values: dict[str, float], more: dict[str, Any] | None = None) -> None:
         self._write({"event": kind, "step": step, **values, **(more or {})})
@@ -117,12 +127,16 @@ class Monitor:
         return str(datetime.timedelta(seconds=round(seconds)))
 
     def _show(self, text: str) -> None:
+        if self._log is None:
+            return
         if self._bar is None:
             print(text, file=sys.stderr, flush=True)
         else:
             self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def _write(self, record: dict[str, Any]) -> None:
+        if self._log is None:
+            return
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         finite = {name: None if _is_not_finite(value) else value for name, value in record.items()}
         text = json.dumps({**finite, "time": now}, ensure_ascii=False, allow_nan=False)
@@ -130,7 +144,7 @@ class Monitor:
         self._log.flush()
 
 
-def _open_log(file: Path) -> Any:
+def _open_log(file: Path) -> BinaryIO:
     """Returns the binary file, opened to append; a last line that a kill cut off is ended first."""
     log = file.open("a+b")
     if log.tell() > 0:

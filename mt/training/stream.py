@@ -1,18 +1,41 @@
-"""The order in which a run sees its corpus: batches by epoch, with a position that can be saved and restored."""
+"""The order in which a run sees its corpus: windows of batches, with a position that can be saved and restored.
+
+Everything about a batch, its dropout masks included, is a function of the seed and its place (epoch, number in the
+epoch's plan). So a position is all that has to be saved, batches prepared ahead and not used are not lost, and any
+number of ranks sees the same batches.
+"""
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
 from mt.config import TrainerConfig
-from mt.data.batch import Batch, collate
+from mt.data.batch import Batch, pack
 from mt.data.batching import plan_epoch
 from mt.data.encoded import EncodedCorpus
-from mt.tokenizer import TokenizerPair
+from mt.tokenizer import Tokenizer, TokenizerPair
 
 FINAL_STOPS = ".!?。！？"
 
 
+@dataclass(frozen=True)
+class Window:
+    """This rank's micro-batches of one update, and where the stream stands after it."""
+
+    batches: list[Batch]  # empty where the update has fewer micro-batches than there are ranks
+    epoch: int
+    next_batch: int
+    epochs_done: float  # as a fraction
+
+
 class BatchStream:
-    """Endless micro-batches; `epoch` and `next_batch` say where it stands, and setting them continues from there."""
+    """Endless windows of `batches_per_update` micro-batches, of which this rank gets every world_size-th.
+
+    `epoch` and `next_batch` say where it stands; `seek` continues from elsewhere. With config.prefetch_updates a thread
+    prepares windows ahead: `close` ends it.
+    """
 
     def __init__(
         self,
@@ -20,51 +43,105 @@ class BatchStream:
         tokenizers: TokenizerPair,
         config: TrainerConfig,
         strip_final_stop_probability: float,
+        batches_per_update: int,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         self.corpus, self.config = corpus, config
         self.strip_probability = strip_final_stop_probability
-        self.source_stops = _stop_ids(tokenizers.source.pieces, tokenizers.source.size)
-        self.target_stops = _stop_ids(tokenizers.target.pieces, tokenizers.target.size)
-        self.epoch, self.next_batch = 0, 0
-        self._planned_epoch, self._plan = -1, []
+        self.batches_per_update, self.rank, self.world_size = batches_per_update, rank, world_size
+        self.source_stops, self.target_stops = _stop_ids(tokenizers.source), _stop_ids(tokenizers.target)
+        self._plans: dict[int, list[np.ndarray]] = {}
+        self._ahead: _Ahead | None = None
+        self.seek(0, 0)
 
-    @property
-    def plan(self) -> list[np.ndarray]:
-        """The batches of the present epoch, each an array of pair indices."""
-        if self._planned_epoch != self.epoch:
+    def seek(self, epoch: int, next_batch: int) -> None:
+        """Moves to a place; `next_batch` counts micro-batches of that epoch."""
+        self.close()
+        self.epoch, self.next_batch = epoch, next_batch
+        self.epochs_done = epoch + next_batch / len(self.plan(epoch)) if next_batch else float(epoch)
+
+    def close(self) -> None:
+        """Ends the thread that prepares windows; `next_window` starts another one when asked."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """Returns the micro-batches of an epoch, each an array of pair indices."""
+        if epoch not in self._plans:
             c = self.config
             lengths = self.corpus.source_lengths, self.corpus.target_lengths
-            self._plan = plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, self.epoch)
-            self._planned_epoch = self.epoch
-        return self._plan
+            plan = plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch)
+            self._plans = {epoch: plan}
+        return self._plans[epoch]
 
-    @property
-    def epochs_done(self) -> float:
-        """Epochs seen so far, as a fraction."""
-        return self.epoch + self.next_batch / len(self.plan)
-
-    def next_window(self) -> list[Batch]:
-        """Returns the micro-batches of the next update; the last window of an epoch may hold fewer than the others."""
-        end = min(self.next_batch + self.config.accumulate_batches, len(self.plan))
-        window = [self._collate(index) for index in range(self.next_batch, end)]
-        self.next_batch = end
-        if end == len(self.plan):
-            self.epoch, self.next_batch = self.epoch + 1, 0
+    def next_window(self) -> Window:
+        """Returns the next update's share of this rank; the last window of an epoch may be smaller than the others."""
+        if self.config.prefetch_updates and self._ahead is None:
+            self._ahead = _Ahead(self, self.config.prefetch_updates)
+        window = self._ahead.next() if self._ahead else self.window(self.epoch, self.next_batch)
+        self.epoch, self.next_batch, self.epochs_done = window.epoch, window.next_batch, window.epochs_done
         return window
 
-    def _collate(self, index: int) -> Batch:
-        pairs = self.plan[index]
-        sources = [self.corpus.source_ids(int(i)) for i in pairs]
-        targets = [self.corpus.target_ids(int(i)) for i in pairs]
+    def window(self, epoch: int, start: int) -> Window:
+        """Returns the window that begins at a place, without moving."""
+        plan = self.plan(epoch)
+        end = min(start + self.batches_per_update, len(plan))
+        batches = [self.batch(epoch, index) for index in range(start + self.rank, end, self.world_size)]
+        if end == len(plan):
+            return Window(batches, epoch + 1, 0, epoch + 1.0)
+        return Window(batches, epoch, end, epoch + end / len(plan))
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        """Returns one micro-batch of an epoch's plan."""
+        corpus, pairs = self.corpus, self.plan(epoch)[index]
+        source_starts, target_starts = corpus.source_starts[pairs], corpus.target_starts[pairs]
+        source_lengths, target_lengths = corpus.source_lengths[pairs], corpus.target_lengths[pairs]
+        random = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 1, index, epoch]))
+        dropout_seed = int(random.integers(2**63))
         if self.strip_probability:
-            chance = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 1, index, self.epoch]))
-            for i, stripped in enumerate(chance.random(len(pairs)) < self.strip_probability):
-                if stripped and len(sources[i]) > 1 and len(targets[i]) > 1:
-                    if int(sources[i][-1]) in self.source_stops and int(targets[i][-1]) in self.target_stops:
-                        sources[i], targets[i] = sources[i][:-1], targets[i][:-1]
-        return collate(sources, targets, pairs)
+            stripped = random.random(len(pairs)) < self.strip_probability
+            for starts, lengths, stops in (
+                (source_starts, source_lengths, self.source_stops),
+                (target_starts, target_lengths, self.target_stops),
+            ):
+                stripped &= (lengths > 1) & np.isin(corpus.gather(starts + lengths - 1, np.ones_like(pairs)), stops)
+            source_lengths, target_lengths = source_lengths - stripped, target_lengths - stripped
+        order = np.lexsort((source_lengths, target_lengths))  # equal lengths side by side: attention needs no padding
+        source_lengths, target_lengths = source_lengths[order], target_lengths[order]
+        return pack(
+            corpus.gather(source_starts[order], source_lengths),
+            source_lengths,
+            corpus.gather(target_starts[order], target_lengths),
+            target_lengths,
+            pairs[order],
+            dropout_seed=dropout_seed,
+        )
 
 
-def _stop_ids(pieces, size: int) -> set[int]:  # noqa: ANN001
+class _Ahead:
+    """Prepares a stream's windows in order in a thread, `count` of them before they are asked for."""
+
+    def __init__(self, stream: BatchStream, count: int) -> None:
+        self._stream, self._place = stream, (stream.epoch, stream.next_batch)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
+        self._windows = deque(self._thread.submit(self._prepare) for _ in range(count))
+
+    def next(self) -> Window:
+        self._windows.append(self._thread.submit(self._prepare))
+        return self._windows.popleft().result()
+
+    def close(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def _prepare(self) -> Window:
+        window = self._stream.window(*self._place)
+        self._place = window.epoch, window.next_batch
+        return window
+
+
+def _stop_ids(tokenizer: Tokenizer) -> np.ndarray:
     """Returns the ids of pieces that are nothing but one final stop."""
-    return {index for index, piece in enumerate(pieces(list(range(size)))) if len(piece) == 1 and piece in FINAL_STOPS}
+    pieces = tokenizer.pieces(list(range(tokenizer.size)))
+    return np.array([index for index, piece in enumerate(pieces) if len(piece) == 1 and piece in FINAL_STOPS], np.int64)

@@ -4,22 +4,24 @@ import dataclasses
 import math
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig
-from mt.data.batch import Batch
+from mt.config import TrainConfig, to_mapping
+from mt.data.batch import Batch, pack
 from mt.data.encoded import EncodedCorpus
 from mt.model.attention import attend_varlen, choose_attend
 from mt.model.transformer import Transformer
-from mt.tokenizer import TokenizerPair
-from mt.training.loss import smoothed_cross_entropy
+from mt.tokenizer import PAD_ID, TokenizerPair
+from mt.training.distributed import Group, without_sync
+from mt.training.loss import PairLoss
 from mt.training.monitor import Monitor
 from mt.training.optim import Optimizer, clip_gradients
+from mt.training.progress import Meter, Progress, TrainResult
 from mt.training.schedule import learning_rate_factor
 from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
@@ -28,34 +30,7 @@ from mt.translation.translator import Translator
 
 FIRST_LOSS_SCALE = 2.0**16
 UPDATES_PER_LOSS_SCALE_DOUBLING = 2000
-
-
-@dataclass
-class Progress:
-    """Where a run stands; stored with each checkpoint."""
-
-    step: int = 0  # updates applied
-    skipped_steps: int = 0  # updates left out for non-finite gradients
-    skipped_in_a_row: int = 0
-    seconds: float = 0.0  # of training, validation included, over all sessions
-    epoch: int = 0  # of the next batch
-    next_batch: int = 0
-    best_value: float | None = None
-    best_step: int = 0
-    validations_without_improvement: int = 0
-    loss_scale: float = 1.0  # what an fp16 loss is multiplied with
-    finished: bool = False
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """What a call of train did."""
-
-    run_dir: Path
-    steps: int
-    metrics: dict[str, float]  # of the last validation: loss, perplexity, bleu, chrf
-    stopped_by: str  # "max_steps", "max_epochs", "max_minutes", "early_stopping", or the name of a signal
-    finished: bool  # False: the same command with resume=true goes on
+SKIPS_SHOWN = 3  # in a row, before only the 4th, 8th, 16th, ... are
 
 
 def precision_of(name: str, device: torch.device) -> torch.dtype:
@@ -66,7 +41,10 @@ def precision_of(name: str, device: torch.device) -> torch.dtype:
 
 
 class Trainer:
-    """One run over one corpus. `fit` trains until a limit, a signal or early stopping."""
+    """One run over one corpus. `fit` trains until a limit, a signal or early stopping.
+
+    Every rank of the group has one; they see disjoint micro-batches of the same update and hold equal weights.
+    """
 
     def __init__(
         self,
@@ -76,97 +54,127 @@ class Trainer:
         tokenizers: TokenizerPair,
         train_corpus: EncodedCorpus,
         valid_corpus: EncodedCorpus | None,
+        group: Group,
     ) -> None:
         self.config, self.run_dir, self.device, self.tokenizers = config, run_dir, device, tokenizers
-        self.valid_corpus = valid_corpus
+        self.valid_corpus, self.group = valid_corpus, group
         torch.manual_seed(config.trainer.seed)
         self.model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size).to(device)
         self.dtype = precision_of(config.trainer.precision, device)
         self.model.attend = choose_attend(device, self.dtype, config.model.d_model // config.model.n_heads)
-        self.forward = self.model
-        if config.trainer.compile:
-            if (
-                self.model.attend is not attend_varlen
-            ):  # the others work from sentence lengths, which differ in each batch
-                self.model.attend = torch.compiler.disable(self.model.attend)
-            self.forward = torch.compile(self.model, dynamic=True)
+        compiled = config.trainer.compile
+        if compiled and self.model.attend is not attend_varlen:
+            # the others work from sentence lengths, which differ in each batch
+            self.model.attend = torch.compiler.disable(self.model.attend)
+        pair_loss = PairLoss(self.model, config.optim.label_smoothing, compiled)
+        self.pair_loss = group.parallel(pair_loss, device)
         self.optimizer = Optimizer(self.model, config.optim)
-        self.stream = BatchStream(train_corpus, tokenizers, config.trainer, config.data.strip_final_stop_probability)
-        self.progress = Progress(loss_scale=FIRST_LOSS_SCALE if self.dtype == torch.float16 else 1.0)
+        self.progress = Progress(
+            loss_scale=FIRST_LOSS_SCALE if self.dtype == torch.float16 else 1.0,
+            batches_per_update=config.trainer.accumulate_batches * group.world_size,
+        )
+        self.stream = BatchStream(
+            train_corpus,
+            tokenizers,
+            config.trainer,
+            config.data.strip_final_stop_probability,
+            self.progress.batches_per_update,
+            group.rank,
+            group.world_size,
+        )
         self.metrics: dict[str, float] = {}
+        self.signatures: dict[str, str] = {}  # of the metrics
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
         if config.trainer.ema_decay:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
         decode = dataclasses.replace(config.decode, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(self.model, tokenizers, decode)
+        self._session_start, self._seconds_before, self._saved_step = time.monotonic(), 0.0, -1
 
     def fit(self, monitor: Monitor, stop: StopRequest) -> TrainResult:
         """Returns when a limit is reached or a stop is asked for; the state is saved by then."""
-        trainer, progress = self.config.trainer, self.progress
-        session_start, seconds_before = time.monotonic(), progress.seconds
-        window_start, window_tokens, window_loss, window_targets = time.monotonic(), 0, 0.0, 0
-        validated_at = progress.step
+        trainer, progress, meter = self.config.trainer, self.progress, Meter()
+        self._session_start, self._seconds_before = time.monotonic(), progress.seconds
+        asked_to_stop = None
         self.model.train()
-        while True:
-            progress.seconds = seconds_before + time.monotonic() - session_start
-            stopped_by = stop.received or self._limit_reached()
-            if stopped_by:
-                break
-            batches = self.stream.next_window()
-            progress.epoch, progress.next_batch = self.stream.epoch, self.stream.next_batch
-            loss, norm = self.train_step(batches, monitor)
-            window_targets += sum(batch.target_tokens for batch in batches)
-            window_tokens += sum(batch.target_tokens + batch.source_tokens for batch in batches)
-            window_loss += loss
-            due = progress.step == 1 or progress.step % trainer.log_every_steps == 0  # the first: a sign of life
-            if due and progress.skipped_in_a_row == 0:
-                now = time.monotonic()
-                values = {
-                    "loss": window_loss / window_targets,
-                    "tokens_per_second": window_tokens / max(now - window_start, 1e-9),
-                    "learning_rate": self._factor(progress.step) * self.config.optim.lr,
-                    "gradient_norm": norm,
-                    "epoch": self.stream.epochs_done,
-                    "seconds": progress.seconds,
-                }
-                monitor.train(progress.step, values, self._done())
-                window_start, window_tokens, window_loss, window_targets = now, 0, 0.0, 0
-            if progress.step % trainer.validate_every_steps == 0 and progress.step > validated_at:
-                validated_at = progress.step
-                pause = time.monotonic()
+        while not (stopped_by := asked_to_stop or progress.limit_reached(trainer)):
+            window = self.stream.next_window()
+            tokens, asked_to_stop = self._agree(window.batches, stop)
+            progress.epoch, progress.next_batch = window.epoch, window.next_batch
+            progress.epochs_done = window.epochs_done
+            loss, norm = self.train_step(window.batches, tokens, monitor)
+            meter.loss += loss
+            meter.source_tokens += sum(batch.source_tokens for batch in window.batches)
+            meter.target_tokens += sum(batch.target_tokens for batch in window.batches)
+            if progress.skipped_in_a_row:
+                continue
+            if progress.step == 1 or progress.step % trainer.log_every_steps == 0:  # the first: a sign of life
+                self._report(meter, norm, monitor)
+                meter = Meter()
+            pause = time.monotonic()
+            if progress.step % trainer.validate_every_steps == 0:
                 self.validate_and_save(monitor)
-                window_start += time.monotonic() - pause
-        progress.finished = stopped_by != stop.received
-        if progress.step > validated_at and progress.finished:
+            elif trainer.save_every_steps and progress.step % trainer.save_every_steps == 0:
+                self.save(monitor)
+            meter.start += time.monotonic() - pause
+        self.stream.close()
+        progress.finished = stopped_by != asked_to_stop
+        if progress.finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)
-        else:
+        elif progress.finished or self._saved_step < progress.step:
             self.save(monitor)
         if not progress.finished:
-            monitor.message(
-                f"stopped by {stopped_by} and saved in {self.run_dir}; the same command with resume=true goes on"
-            )
+            last = folder.pointed(self.run_dir, "last") if self.group.first else self.run_dir
+            monitor.message(f"stopped by {stopped_by} and saved in {last}; the same command goes on")
         monitor.event("stop", {"reason": stopped_by, "step": progress.step, "finished": progress.finished})
-        return TrainResult(self.run_dir, progress.step, self.metrics, stopped_by, progress.finished)
+        return TrainResult(
+            self.run_dir, progress.step, self.metrics, stopped_by, progress.finished, progress.skipped_steps
+        )
 
-    def train_step(self, batches: list[Batch], monitor: Monitor) -> tuple[float, float]:
-        """Returns the summed loss without smoothing and the gradient norm, after one update from these micro-batches.
+    def _agree(self, batches: list[Batch], stop: StopRequest) -> tuple[int, str | None]:
+        """Returns the target tokens of the update over all ranks, and the stop that any rank was asked for.
 
-        Each micro-batch's summed loss is divided by the tokens of all, so how they are cut changes nothing.
+        The slowest rank's clock counts for all, so that limits and rates are the same everywhere.
         """
         tokens = sum(batch.target_tokens for batch in batches)
+        table = self.group.table([tokens, self._seconds(), stop.number()])
+        self.progress.seconds = float(table[:, 1].max())
+        return int(table[:, 0].sum()), StopRequest.name_of(int(table[:, 2].max()))
+
+    def _seconds(self) -> float:
+        """Returns the seconds of all sessions by this rank's clock."""
+        return self._seconds_before + time.monotonic() - self._session_start
+
+    def _report(self, meter: Meter, norm: float, monitor: Monitor) -> None:
+        progress = self.progress
+        loss, source_tokens, target_tokens = self.group.table(meter.sums()).sum(0).tolist()
+        values = {
+            "loss": loss / target_tokens,
+            "tokens_per_second": (source_tokens + target_tokens) / max(time.monotonic() - meter.start, 1e-9),
+            "learning_rate": self._factor(progress.step) * self.config.optim.lr,
+            "gradient_norm": norm,
+            "epoch": progress.epochs_done,
+            "seconds": progress.seconds,
+        }
+        monitor.train(progress.step, values, progress.share(self.config.trainer))
+
+    def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float, float]:
+        """Returns this rank's summed loss without smoothing and the gradient norm, after one update.
+
+        batches: this rank's micro-batches. tokens: the target tokens of the update over all micro-batches and ranks;
+        each summed loss is divided by it, so how an update is cut changes nothing.
+        """
         total = torch.zeros((), device=self.device)
-        for batch in batches:
-            batch = batch.to(self.device)
-            with self._autocast():
-                hidden = self.forward(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
-                loss = smoothed_cross_entropy(
-                    hidden,
-                    self.model.output_table,
-                    batch.target_output,
-                    self.config.optim.label_smoothing,
-                    batch.target_tokens,
-                )
-            (loss.smoothed * (self.progress.loss_scale / tokens)).backward()
+        batches = batches or [_nothing_asked()]
+        # data parallelism averages over the ranks, where a sum is wanted
+        scale = self.progress.loss_scale * self.group.world_size / tokens
+        for number, batch in enumerate(batches, start=1):
+            torch.manual_seed(batch.dropout_seed)
+            last = number == len(batches)
+            with self.group.watch(), nullcontext() if last else without_sync(self.pair_loss):
+                with self._autocast():
+                    loss = self.pair_loss(batch.to(self.device))
+                (loss.smoothed * scale).backward()
             total += loss.negative_log_likelihood
         return float(total), self._update(monitor, batches)
 
@@ -189,19 +197,25 @@ class Trainer:
         else:
             progress.skipped_steps += 1
             progress.skipped_in_a_row += 1
-            pairs = [pair for batch in batches for pair in batch.pairs[:3]]
-            where = f"update {progress.step + 1}, epoch {progress.epoch}, pairs {pairs[:6]}…"
-            monitor.message(f"warning: gradients are not finite at {where}: this update is left out")
-            if progress.skipped_in_a_row >= self.config.trainer.max_skipped_steps:
-                raise ValueError(
-                    f"gradients were not finite in {progress.skipped_in_a_row} updates in a row, the last at {where}: "
-                    f"lower optim.lr or use trainer.precision=float32 (trainer.max_skipped_steps="
-                    f"{self.config.trainer.max_skipped_steps}); the last checkpoint is unharmed"
-                )
+            self._tell_of_skip(monitor, batches)
         if self.dtype == torch.float16:
             self._adapt_loss_scale(math.isfinite(norm))
         self.model.zero_grad(set_to_none=True)
         return norm
+
+    def _tell_of_skip(self, monitor: Monitor, batches: list[Batch]) -> None:
+        progress, limit = self.progress, self.config.trainer.max_skipped_steps
+        pairs = [pair for batch in batches for pair in batch.pairs]
+        first = repr(self.stream.corpus.texts(pairs[0])[0][:60]) if pairs else "none"
+        where = f"update {progress.step + 1}, epoch {progress.epochs_done:.2f}, {len(pairs)} pairs, the first {first}"
+        row = progress.skipped_in_a_row
+        if row <= SKIPS_SHOWN or row & (row - 1) == 0:
+            monitor.message(f"warning: gradients are not finite at {where}: this update is left out ({row} in a row)")
+        if row >= limit:
+            raise ValueError(
+                f"gradients were not finite in {row} updates in a row, the last at {where}: lower optim.lr or use "
+                f"trainer.precision=float32 (trainer.max_skipped_steps={limit}); the last checkpoint is unharmed"
+            )
 
     def _adapt_loss_scale(self, finite: bool) -> None:
         """fp16 gradients underflow unless the loss is scaled: halve on overflow, double after many good updates."""
@@ -212,66 +226,98 @@ class Trainer:
 
     def validate_and_save(self, monitor: Monitor) -> None:
         """Scores the model (the moving average where there is one), saves, and notes whether it is the best so far."""
-        progress, metric = self.progress, self.config.trainer.best_metric
-        if self.valid_corpus is None:
-            self.save(monitor)
-            return
-        own = self._swap_in(self.average)
-        result = validate(self.model, self.translator, self.valid_corpus, self.config, self._autocast())
-        self._swap_in(own)
-        self.metrics = result.values
-        monitor.validation(progress.step, result.values, result.samples)
-        value = result.values[metric] * (-1 if metric == "loss" else 1)
-        better = math.isfinite(value) and (progress.best_value is None or value > progress.best_value)
-        if better:
-            progress.best_value, progress.best_step = value, progress.step
-        progress.validations_without_improvement = 0 if better else progress.validations_without_improvement + 1
-        saved = self.save(monitor, result.signatures)
-        if better:
-            folder.point(self.run_dir, "best", saved)
-        folder.rotate(self.run_dir, self.config.trainer.keep_last_checkpoints)
+        progress, trainer = self.progress, self.config.trainer
+        progress.validated_step = progress.step
+        better = False
+        if self.valid_corpus is not None:
+            own = self._swap_in(self.average)
+            result = validate(self.model, self.translator, self.valid_corpus, self.config, self._autocast(), self.group)
+            self._swap_in(own)
+            self.metrics, self.signatures = result.values, result.signatures
+            monitor.validation(progress.step, result.values, result.samples)
+            value = result.values[trainer.best_metric] * (-1 if trainer.best_metric == "loss" else 1)
+            better = math.isfinite(value) and (progress.best_value is None or value > progress.best_value)
+            if better:
+                progress.best_value, progress.best_step = value, progress.step
+            progress.validations_without_improvement = 0 if better else progress.validations_without_improvement + 1
+        self.save(monitor, validated=self.valid_corpus is not None)
 
-    def save(self, monitor: Monitor, signatures: dict[str, str] | None = None) -> Path:
-        """Returns the checkpoint just written, which `last` points to; `best` too where none was chosen yet."""
+    def save(self, monitor: Monitor, validated: bool = False) -> None:
+        """Writes a checkpoint, to which `last` points; `best` too where it is the best or none was chosen yet."""
+        progress = self.progress
+        self._saved_step = progress.step
+        if not self.group.first:
+            return
         weights = dict(self.model.state_dict())
-        training = {**self.optimizer.tensors(), "rng.cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            training["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        training = self.optimizer.tensors()
         if self.average is not None:
             training |= {f"weights.{name}": weight for name, weight in weights.items()}
             first = {weight.data_ptr(): name for name, weight in reversed(self.model.weights().items())}
             weights = {name: self.average[first[weight.data_ptr()]] for name, weight in weights.items()}
         state = {
-            "progress": vars(self.progress),
-            "finished": self.progress.finished,
-            "metrics": self.metrics,
-            "signatures": signatures or {},
+            "progress": {**vars(progress), "seconds": self._seconds()},
+            "finished": progress.finished,
+            "metrics": self.metrics if validated else {},
+            "last_metrics": self.metrics,
+            "signatures": self.signatures,
             "model": dataclasses.asdict(self.config.model),
+            "config": to_mapping(self.config),
             "tokenizer_fingerprint": self.tokenizers.fingerprint,
             "corpus_fingerprint": self.stream.corpus.fingerprint,
         }
-        saved = folder.save_checkpoint(self.run_dir, self.progress.step, weights, training, state)
+        saved = folder.save_checkpoint(self.run_dir, progress.step, weights, training, state)
         folder.point(self.run_dir, "last", saved)
-        if self.progress.best_value is None:  # not validated yet
+        if progress.best_value is None or progress.best_step == progress.step:
             folder.point(self.run_dir, "best", saved)
-        monitor.event("save", {"step": self.progress.step, "checkpoint": saved.name})
-        return saved
+        trainer = self.config.trainer
+        folder.rotate(self.run_dir, trainer.keep_last_checkpoints, trainer.keep_best_checkpoints, trainer.best_metric)
+        monitor.event("save", {"step": progress.step, "checkpoint": saved.name})
 
-    def restore(self, saved: Path) -> None:
+    def restore(self, saved: Path, monitor: Monitor) -> None:
         """Takes back what `save` wrote, so that training goes on as if it had never stopped."""
         tensors, state = folder.read_training(saved)
+        folder.check_tokenizer(state, self.tokenizers)
+        if state["corpus_fingerprint"] != self.stream.corpus.fingerprint:
+            raise ValueError(
+                f"data.train: the pairs differ from those that {self.run_dir} was trained on (fingerprint "
+                f"{state['corpus_fingerprint'][:12]}, now {self.stream.corpus.fingerprint[:12]}): restore the files, "
+                "or begin a new run with init_from"
+            )
         weights = folder.read_weights(saved)
         if self.average is not None:
             self.average = {name: weights[name].to(self.device) for name in self.model.weights()}
-            weights = {n.removeprefix("weights."): w for n, w in tensors.items() if n.startswith("weights.")} or weights
+        weights = {n.removeprefix("weights."): w for n, w in tensors.items() if n.startswith("weights.")} or weights
         folder.copy_weights(self.model, weights, saved)
         self.optimizer.load_tensors(tensors)
-        torch.set_rng_state(tensors["rng.cpu"])
-        if self.device.type == "cuda" and "rng.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
+        batches_per_update = self.progress.batches_per_update
         self.progress = Progress(**state["progress"])
-        self.metrics = state["metrics"]
-        self.stream.epoch, self.stream.next_batch = self.progress.epoch, self.progress.next_batch
+        self.progress.finished = False
+        self.metrics, self.signatures = state["last_metrics"], state["signatures"]
+        self._saved_step = self.progress.step
+        self._keep_place(state["config"]["trainer"], batches_per_update, monitor)
+        if self.group.first:  # a kill may have come between a save and its pointers; a damaged save is passed over
+            folder.point(self.run_dir, "last", saved)
+            best = saved.with_name(f"step_{self.progress.best_step:08d}")
+            folder.point(self.run_dir, "best", best if best.is_dir() else saved)
+
+    def _keep_place(self, before: dict[str, object], batches_per_update: int, monitor: Monitor) -> None:
+        """Moves the stream to where it was saved, whatever the number of ranks and the batches are now."""
+        progress, trainer = self.progress, self.config.trainer
+        if trainer.accumulate_batches != before["accumulate_batches"]:
+            progress.batches_per_update = batches_per_update
+        elif batches_per_update != progress.batches_per_update:
+            monitor.message(
+                f"{self.group.world_size} ranks now: an update keeps its {progress.batches_per_update} micro-batches"
+            )
+        changed = [n for n in ("batch_tokens", "shuffle_pool_batches") if getattr(trainer, n) != before[n]]
+        if changed and progress.next_batch:
+            monitor.message(
+                f"trainer.{changed[0]} changed, and with it the batches: the rest of epoch {progress.epoch + 1} is "
+                f"left out, epoch {progress.epoch + 2} begins"
+            )
+            progress.epoch, progress.next_batch, progress.epochs_done = progress.epoch + 1, 0, progress.epoch + 1.0
+        self.stream.batches_per_update = progress.batches_per_update
+        self.stream.seek(progress.epoch, progress.next_batch)
 
     def _swap_in(self, weights: dict[str, Tensor] | None) -> dict[str, Tensor] | None:
         """Returns copies of the present weights after replacing them by others; None changes nothing."""
@@ -287,30 +333,13 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, self.dtype)
 
-    def _done(self) -> float:
-        """Returns the share (0 to 1) of the first limit that is used up."""
-        trainer, progress = self.config.trainer, self.progress
-        shares = [0.0]
-        if trainer.max_steps:
-            shares.append(progress.step / trainer.max_steps)
-        if trainer.max_epochs:
-            shares.append(self.stream.epochs_done / trainer.max_epochs)
-        if trainer.max_minutes:
-            shares.append(progress.seconds / 60 / trainer.max_minutes)
-        return min(max(shares), 1.0)
-
     def _factor(self, step: int) -> float:
-        return learning_rate_factor(self.config.optim, step, self._done(), self.config.model.d_model)
+        share = self.progress.share(self.config.trainer)
+        return learning_rate_factor(self.config.optim, step, share, self.config.model.d_model)
 
-    def _limit_reached(self) -> str | None:
-        trainer, progress = self.config.trainer, self.progress
-        if trainer.max_steps and progress.step >= trainer.max_steps:
-            return "max_steps"
-        if trainer.max_epochs and self.stream.epochs_done >= trainer.max_epochs:
-            return "max_epochs"
-        if trainer.max_minutes and progress.seconds >= trainer.max_minutes * 60:
-            return "max_minutes"
-        patience = trainer.early_stopping_patience
-        if patience and progress.validations_without_improvement >= patience:
-            return "early_stopping"
-        return None
+
+def _nothing_asked() -> Batch:
+    """Returns a batch without a target, for a rank that has none while the others train: it gives zero gradients."""
+    empty = np.empty(0, dtype=np.int64)
+    batch = pack(empty, np.zeros(1, dtype=np.int64), empty, np.zeros(1, dtype=np.int64), empty)
+    return dataclasses.replace(batch, target_output=torch.full_like(batch.target_output, PAD_ID), target_tokens=0)

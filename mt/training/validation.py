@@ -15,6 +15,7 @@ from mt.data.batching import cut_by_budget
 from mt.data.encoded import EncodedCorpus
 from mt.evaluation.metrics import score_corpus
 from mt.model.transformer import Transformer
+from mt.training.distributed import Group
 from mt.training.loss import smoothed_cross_entropy
 from mt.translation.translator import Translator
 
@@ -28,14 +29,14 @@ class Validation:
     samples: list[tuple[str, str, str]]
 
 
-def in_order(corpus: EncodedCorpus, batch_tokens: int, count: int) -> Iterator[Batch]:
-    """Yields the first `count` pairs of a corpus as batches of similar lengths."""
-    longer = np.maximum(corpus.source_lengths[:count], corpus.target_lengths[:count]) + 1
-    order = np.lexsort((corpus.source_lengths[:count], corpus.target_lengths[:count]))
-    cuts = cut_by_budget(longer[order], batch_tokens)
+def in_order(corpus: EncodedCorpus, batch_tokens: int, pairs: np.ndarray) -> Iterator[Batch]:
+    """Yields the given pairs of a corpus as batches of similar lengths."""
+    source_lengths, target_lengths = corpus.source_lengths[pairs], corpus.target_lengths[pairs]
+    order = np.lexsort((source_lengths, target_lengths))
+    cuts = cut_by_budget(np.maximum(source_lengths, target_lengths)[order] + 1, batch_tokens)
     for start, end in zip(cuts[:-1], cuts[1:], strict=True):
-        pairs = order[start:end]
-        yield collate([corpus.source_ids(int(i)) for i in pairs], [corpus.target_ids(int(i)) for i in pairs], pairs)
+        chosen = pairs[order[start:end]].tolist()
+        yield collate([corpus.source_ids(i) for i in chosen], [corpus.target_ids(i) for i in chosen], chosen)
 
 
 @torch.no_grad()
@@ -45,24 +46,33 @@ def validate(
     corpus: EncodedCorpus,
     config: TrainConfig,
     autocast: AbstractContextManager,
+    group: Group,
 ) -> Validation:
-    """Returns the scores of the model, in evaluation mode, on the validation corpus; dropout is back on afterwards."""
+    """Returns the scores of the model, in evaluation mode, on the validation corpus; dropout is back on afterwards.
+
+    The ranks of the group share the work and all return the same.
+    """
     count = min(len(corpus), config.trainer.validate_max_sentences)
+    own = np.arange(group.rank, count, group.world_size)
     model.eval()
     total, tokens = 0.0, 0
-    for batch in in_order(corpus, config.trainer.batch_tokens, count):
+    for batch in in_order(corpus, config.trainer.batch_tokens, own):
         batch = batch.to(model.device)
         with autocast:
             hidden = model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
             loss = smoothed_cross_entropy(hidden, model.output_table, batch.target_output, 0.0, batch.target_tokens)
         total += float(loss.negative_log_likelihood)
         tokens += loss.tokens
+    total, tokens = group.table([total, tokens]).sum(0).tolist()
     mean = total / tokens
     texts = [corpus.texts(i) for i in range(count)]
     sources, references = [source for source, _ in texts], [target for _, target in texts]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a model at the beginning of its training rarely ends its sentences
-        translations = translator.translate(sources)
+        shares = group.gather(translator.translate([sources[i] for i in own]))
+    translations = [""] * count
+    for rank, share in enumerate(shares):
+        translations[rank :: group.world_size] = share
     scores = score_corpus(translations, references, config.data.target_language)
     model.train()
     values = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}

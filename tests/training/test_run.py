@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import signal
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from mt.config import TrainConfig, from_mapping
 from mt.data.batch import collate
 from mt.data.encoded import encode_corpus
 from mt.training import trainer as room
+from mt.training.distributed import Group
 from mt.training.run import train
+from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
 from mt.training.validation import Validation
 from mt.translation.translator import load_translator
@@ -94,7 +97,6 @@ def test_resuming_equals_never_having_stopped_to_the_bit(corpus, tmp_path, extra
     stopped = settings(corpus, tmp_path / "stopped", **extra)
     for stop_at in (4, 7):
         _train_until(stopped, stop_at)
-        stopped = dataclasses.replace(stopped, resume=True)
     result = train(stopped, [])
     assert result.finished and result.steps == 12
     assert_same(final_tensors(tmp_path / "straight"), final_tensors(tmp_path / "stopped"))
@@ -105,10 +107,11 @@ def _train_until(config, step):
     with pytest.MonkeyPatch.context() as patch:
 
         def fit(self, monitor, stop, fit=room.Trainer.fit):
-            class Received:
-                received = property(lambda _: "SIGTERM" if self.progress.step >= step else None)
+            def number(request):  # asked for before the update whose end is to be saved
+                return int(signal.SIGTERM) if self.progress.step >= step - 1 else 0
 
-            return fit(self, monitor, Received())
+            patch.setattr(StopRequest, "number", number)
+            return fit(self, monitor, stop)
 
         patch.setattr(room.Trainer, "fit", fit)
         result = train(config, [])
@@ -129,17 +132,17 @@ def test_accumulating_equals_one_big_batch(corpus, tmp_path):
     train(config, [])
     tokenizers = folder.load_tokenizers(tmp_path / "run")
     data = encode_corpus(config.data.train, config.data, tokenizers)
-    trainer = room.Trainer(config, tmp_path / "run", torch.device("cpu"), tokenizers, data, None)
+    trainer = room.Trainer(config, tmp_path / "run", torch.device("cpu"), tokenizers, data, None, Group())
     trainer.model.double()
-    stream = BatchStream(data, tokenizers, config.trainer, 0.0)
-    parts = [stream.next_window()[0] for _ in range(3)]
+    stream = BatchStream(data, tokenizers, config.trainer, 0.0, 1)
+    parts = [stream.next_window().batches[0] for _ in range(3)]
     pairs = [pair for part in parts for pair in part.pairs]
     whole = collate([data.source_ids(i) for i in pairs], [data.target_ids(i) for i in pairs], pairs)
-    grads = []
+    grads, tokens = [], whole.target_tokens
     for batches in ([whole], parts):
         trainer._update = lambda monitor, batches: 0.0
         trainer.model.zero_grad()
-        loss, _ = trainer.train_step(batches, None)
+        loss, _ = trainer.train_step(batches, tokens, None)
         grads.append((loss, [p.grad.clone() for p in trainer.model.parameters()]))
     assert grads[0][0] == pytest.approx(grads[1][0], rel=1e-6)
     for a, b in zip(grads[0][1], grads[1][1], strict=True):
@@ -150,10 +153,10 @@ def test_a_finished_or_unfinished_run_is_not_overwritten(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_steps=2)
     train(config, [])
     before = final_tensors(tmp_path / "run")
-    with pytest.raises(ValueError, match="finished run"):
-        train(config, [])
-    with pytest.raises(ValueError, match="is finished"):
-        train(dataclasses.replace(config, resume=True), [])
+    with pytest.raises(ValueError, match="holds a run; resume=true"):
+        train(dataclasses.replace(config, resume=False), [])
+    again = train(config, [])
+    assert again.finished and again.steps == 2 and again.metrics["loss"] > 0
     assert_same(before, final_tensors(tmp_path / "run"))
     longer = dataclasses.replace(config, resume=True, trainer=dataclasses.replace(config.trainer, max_steps=4))
     assert train(longer, []).steps == 4
@@ -170,19 +173,19 @@ def test_every_pair_once_an_epoch_also_across_an_interruption(corpus, tmp_path):
     data = encode_corpus(config.data.train, config.data, tokenizers)
 
     def stream():
-        return BatchStream(data, tokenizers, config.trainer, 0.3)
+        return BatchStream(data, tokenizers, config.trainer, 0.3, 1)
 
     first, seen = stream(), []
     while first.epoch == 0:
-        seen.append([batch.pairs for batch in first.next_window()])
+        seen.append([batch.pairs for batch in first.next_window().batches])
     assert sorted(pair for window in seen for pairs in window for pair in pairs) == list(range(len(data)))
     second = stream()
     for _ in range(3):
         second.next_window()
     resumed = stream()
-    resumed.epoch, resumed.next_batch = second.epoch, second.next_batch
-    assert [batch.pairs for batch in resumed.next_window()] == seen[3]
-    assert torch.equal(resumed.next_window()[0].source, _after(stream(), 5)[0].source)
+    resumed.seek(second.epoch, second.next_batch)
+    assert [batch.pairs for batch in resumed.next_window().batches] == seen[3]
+    assert torch.equal(resumed.next_window().batches[0].source, _after(stream(), 5).batches[0].source)
 
 
 def test_final_stops_are_taken_from_both_sides_or_neither(corpus, tmp_path):
@@ -192,10 +195,10 @@ def test_final_stops_are_taken_from_both_sides_or_neither(corpus, tmp_path):
     data = encode_corpus(config.data.train, config.data, tokenizers)
 
     def ends(probability):
-        stream = BatchStream(data, tokenizers, config.trainer, probability)
+        stream = BatchStream(data, tokenizers, config.trainer, probability, 1)
         counts = []
-        for _ in range(len(stream.plan)):
-            batch = stream.next_window()[0]
+        for _ in range(len(stream.plan(0))):
+            batch = stream.next_window().batches[0]
             for lengths, tokens, decode in (
                 (batch.source_layout.lengths, batch.source, tokenizers.source.decode),
                 (batch.target_layout.lengths, batch.target_output, tokenizers.target.decode),

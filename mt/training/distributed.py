@@ -1,0 +1,149 @@
+"""The ranks of a run: one process each, as torchrun starts them. A run without torchrun is a group of one.
+
+Gradients travel over NCCL between GPUs and over gloo between CPUs; what the ranks have to agree on (token counts,
+stops, validation texts) always travels over gloo, so that no GPU is waited for.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from typing import TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+T = TypeVar("T")
+PATIENCE = timedelta(days=7)  # with the first rank's preparations: a big corpus takes hours to encode
+ROLL_CALL_SECONDS = 10.0  # that the others get to answer when a rank is missed
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+class Group:
+    """One rank's view of all ranks. Every method but `first` and the numbers has to be called by all ranks alike."""
+
+    def __init__(self, rank: int = 0, world_size: int = 1, store: dist.Store | None = None) -> None:
+        self.rank, self.world_size = rank, world_size
+        self._store = store
+        self._control: dist.ProcessGroup | None = None
+        self._patient: dist.ProcessGroup | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that writes."""
+        return self.rank == 0
+
+    def connect(self, device: torch.device, timeout_seconds: float) -> None:
+        """Connects the ranks; a rank that does not answer for timeout_seconds is taken for lost."""
+        if self.world_size == 1:
+            return
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        timeout = timedelta(seconds=timeout_seconds)
+        shape = {"rank": self.rank, "world_size": self.world_size, "timeout": timeout}
+        dist.init_process_group(backend, store=dist.PrefixStore("mt", self._store), **shape)
+        self._control = dist.new_group(backend="gloo", timeout=timeout)
+        self._patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+
+    def wait(self) -> None:
+        """Returns when all ranks are here, however long the slowest one prepares."""
+        if self.world_size > 1:
+            with self.watch():
+                dist.barrier(group=self._patient)
+
+    def share(self, value: T | None) -> T:
+        """Returns the first rank's value, however long that rank takes to have it; the others pass None."""
+        if self.world_size == 1:
+            return value
+        box = [value]
+        with self.watch():
+            dist.broadcast_object_list(box, src=0, group=self._patient)
+        return box[0]
+
+    def gather(self, value: T) -> list[T]:
+        """Returns the values of all ranks, in order."""
+        if self.world_size == 1:
+            return [value]
+        values: list[T | None] = [None] * self.world_size
+        with self.watch():
+            dist.all_gather_object(values, value, group=self._control)
+        return values
+
+    def table(self, values: list[float]) -> np.ndarray:
+        """Returns the numbers of all ranks: float64 [ranks, len(values)]."""
+        own = torch.tensor(values, dtype=torch.float64)
+        if self.world_size == 1:
+            return own.numpy()[None]
+        rows = [torch.empty_like(own) for _ in range(self.world_size)]
+        with self.watch():
+            dist.all_gather(rows, own, group=self._control)
+        return torch.stack(rows).numpy()
+
+    def parallel(self, module: nn.Module, device: torch.device) -> nn.Module:
+        """Returns a module that does the same and averages its gradients over the ranks in each backward pass."""
+        if self.world_size == 1:
+            return module
+        ids = [device] if device.type == "cuda" else None
+        return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Turns the error of a broken connection into one line that names the ranks that are gone."""
+        try:
+            yield
+        except RuntimeError as error:  # gloo raises these; NCCL's DistBackendError is one too
+            if self.world_size == 1 or not _is_of_connection(error):
+                raise
+            absent = ", ".join(map(str, self._roll_call()))
+            who = f"rank {absent} of {self.world_size} does not answer" if absent else "the ranks lost their connection"
+            raise ConnectionError(
+                f"{who}: it ended or hangs, see its own message; the last checkpoint is unharmed and the same command "
+                "goes on from it"
+            ) from error
+
+    def _roll_call(self) -> list[int]:
+        """Returns the ranks that do not say that they are here."""
+        self._store.set(f"here/{self.rank}", b"1")
+        deadline = time.monotonic() + ROLL_CALL_SECONDS
+        absent = list(range(self.world_size))
+        while absent and time.monotonic() < deadline:
+            absent = [rank for rank in absent if not self._store.check([f"here/{rank}"])]
+            time.sleep(0.05)
+        return absent
+
+
+@contextmanager
+def joined() -> Iterator[Group]:
+    """Gives the group that torchrun made this process a part of, or a group of one.
+
+    Raises ValueError where WORLD_SIZE is set without the rest of what torchrun sets.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Group()
+        return
+    missing = [name for name in VARIABLES if name not in os.environ]
+    if missing:
+        raise ValueError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {missing[0]}: start with torchrun or unset it")
+    store, rank, world_size = next(iter(rendezvous("env://", timeout=timedelta(minutes=5))))
+    yield Group(rank, world_size, store)
+    if dist.is_initialized():  # only after success: with a lost rank there is nobody to take leave of
+        dist.destroy_process_group()
+
+
+def without_sync(module: nn.Module) -> AbstractContextManager:
+    """Returns a context in which backward passes leave gradients unsynchronised (all micro-batches but the last)."""
+    return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
+
+
+def local_rank() -> int:
+    """Returns the number of this process on its machine, which is the number of its GPU."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def _is_of_connection(error: RuntimeError) -> bool:
+    text = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "connection", "timed out"))
