@@ -4,17 +4,24 @@ import re
 import sys
 import warnings
 
+import typer
+
 from mt.commands.app import app
 
 USER_ERROR = 2
 INTERRUPTED = 130  # 128 + SIGINT
+_UsageError = typer.BadParameter.__base__  # of the command line as such; typer gives it no name of its own
 
 
 def main() -> None:
     """Runs a command. Exits with 2 for an error that the user can mend, with 130 after Ctrl-C."""
     warnings.showwarning = _show_warning
     try:
-        app()
+        code = app(standalone_mode=False)  # an exit code where a command ended early, such as --help's 0
+        sys.exit(code if isinstance(code, int) else 0)
+    except _UsageError as error:
+        print(f"error: {_describe_usage(error)}", file=sys.stderr)
+        sys.exit(USER_ERROR)
     except (ValueError, OSError) as error:  # OSError: a file that is missing or closed to us, a full disk
         print(f"error: {_describe(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
@@ -34,6 +41,11 @@ def _describe(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(text.split())
+
+
+def _describe_usage(error: typer.BadParameter) -> str:
+    text = " ".join(error.format_message().split())
+    return f"{text.rstrip('.')}; {error.ctx.command_path} --help shows the usage" if error.ctx else text
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:

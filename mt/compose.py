@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import typing
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf._utils import get_yaml_loader  # refuses a key given twice
 from omegaconf.errors import OmegaConfBaseException
 
 from mt.config import CorpusConfig, TrainConfig, from_mapping, known_keys, suggest, to_mapping
@@ -31,6 +33,7 @@ from mt.config import CorpusConfig, TrainConfig, from_mapping, known_keys, sugge
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml
 _CORPUS = re.compile(r"(data\.(?:train|valid|test)(?:\.[^.]+)?)(?:\.(.+))?")  # corpora have names of the user's choice
+_HYDRA_FOLDERS = ("hydra.job.chdir", "hydra.run.", "hydra.output_subdir")
 _COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 
 
@@ -53,7 +56,16 @@ def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainC
     _store_schema()
     try:
         with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
-            config = _to_config(hydra.compose(PRIMARY, prepared))
+            composed = hydra.compose(PRIMARY, prepared)
+            if "experiment" in composed:  # what it sets has landed below its own name, where nothing reads it
+                name = next((o.value() for o in _parse(overrides) if o.key_or_group == "experiment"), "default")
+                raise ValueError(
+                    f"experiment {name}: its settings reach nothing; experiment/{name}.yaml must begin with the line "
+                    "'# @package _global_'"
+                )
+            config = _to_config(composed)
+    except UnicodeDecodeError as error:
+        raise ValueError(_name_undecodable_file(user_config_dir)) from error
     except _COMPOSE_ERRORS as error:
         raise ValueError(_one_line(error)) from error
     _check_choices(_parse(overrides), to_mapping(config), user_config_dir)
@@ -66,7 +78,7 @@ def read_config(file: Path, overrides: list[str]) -> TrainConfig:
     Raises ValueError as `compose` does, and for an override that composes (a group's option, several values).
     """
     try:
-        settings = to_mapping(from_mapping(TrainConfig, yaml.safe_load(file.read_bytes())))
+        settings = to_mapping(from_mapping(TrainConfig, yaml.load(file.read_bytes(), get_yaml_loader())))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{file}: {_one_line(error)}") from error
     for override in _parse(_prepare(overrides, None)):
@@ -103,17 +115,24 @@ def run_hydra(arguments: list[str], task: Callable[[TrainConfig], None]) -> None
     shows_something = parsed.help or parsed.hydra_help or parsed.info or parsed.shell_completion
     multirun = parsed.multirun or "hydra.mode=MULTIRUN" in parsed.overrides
     prepared = _prepare(parsed.overrides, user_config_dir)
-    if not shows_something:
-        jobs = _jobs(_parse(prepared)) if multirun else [parsed.overrides]
-        configs = [compose(job, user_config_dir) for job in jobs]
-        if not multirun and not parsed.cfg:
-            task(configs[0])
+    fixed = {override.key_or_group for override in _parse(prepared) if not override.is_sweep_override()}
+    idle = [
+        o.input_line for o in _parse(prepared) if o.key_or_group.startswith(("hydra.swe", "hydra/", "hydra.launcher"))
+    ]
+    if idle and not multirun:
+        raise ValueError(f"{idle[0]}: has no effect without --multirun")
+    if not shows_something and multirun:
+        jobs = _jobs(_parse(prepared))
+        _check_run_dirs([_named_after_job(compose(job, user_config_dir), job, fixed) for job in jobs])
+    elif not shows_something:
+        config = compose(parsed.overrides, user_config_dir)
+        if not parsed.cfg:
+            task(config)
             return
     options = [argument for argument in arguments if argument not in parsed.overrides]
-    fixed = {override.key_or_group for override in _parse(prepared) if not override.is_sweep_override()}
 
     def run_job(composed: DictConfig) -> None:
-        job = _named_after_job(_to_config(composed), fixed)
+        job = _named_after_job(_to_config(composed), list(HydraConfig.get().overrides.task), fixed)
         print(f"{job.name}: starting", file=sys.stderr)
         try:
             task(job)
@@ -158,8 +177,17 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
     if user_config_dir is not None and not user_config_dir.is_dir():
         raise ValueError(f"--config-dir={user_config_dir}: is not a folder")
     options, known, prepared = _group_options(user_config_dir), known_keys(TrainConfig), []
+    setters: dict[str, str] = {}
     for line, override in zip(overrides, _parse(overrides), strict=True):
         key = override.key_or_group
+        if key in setters:
+            raise ValueError(f"{key} is set twice, by {setters[key]} and {line}: give it once")
+        if not override.is_delete():
+            setters[key] = line
+        if key.startswith(_HYDRA_FOLDERS):
+            raise ValueError(
+                f"{line}: has no place here; a run writes below run_dir and no folder is changed: set run_dir"
+            )
         corpus = _CORPUS.fullmatch(key)
         if key in options:
             _check_options(override, options[key])
@@ -169,9 +197,18 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
                 raise ValueError(f"unknown setting {key}{suggest(key, known_keys(CorpusConfig, name + '.'))}")
             line = line if override.is_delete() else "++" + line.lstrip("+")
         elif key not in known and not override.is_hydra_override():
-            raise ValueError(f"unknown setting {key}{suggest(key, [*known, *options])}")
+            raise ValueError(f"unknown setting {key}{_suggest_value(key) or suggest(key, [*known, *options])}")
         prepared.append(line)
     return prepared
+
+
+def _suggest_value(word: str) -> str:
+    """Returns '; did you mean KEY=WORD?' where the word is no setting but one of a setting's values, such as fp16."""
+    for group, section in typing.get_type_hints(TrainConfig).items():
+        for name, hint in typing.get_type_hints(section).items() if dataclasses.is_dataclass(section) else ():
+            if typing.get_origin(hint) is typing.Literal and word in typing.get_args(hint):
+                return f"; did you mean {group}.{name}={word}?"
+    return ""
 
 
 def _group_options(user_config_dir: Path | None) -> dict[str, list[str]]:
@@ -224,6 +261,18 @@ def _check_choices(overrides: list[Override], settings: dict[str, Any], user_con
             )
 
 
+def _name_undecodable_file(user_config_dir: Path | None) -> str:
+    """Returns a message with the first file of the groups that is not UTF-8; Hydra's own error names none."""
+    for root in (user_config_dir, config_dir()):
+        for file in sorted(root.rglob("*.yaml")) if root else ():
+            for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError as error:
+                    return f"{file}, line {number}: byte {error.start + 1} is not valid UTF-8; save the file as UTF-8"
+    return "a YAML file is not valid UTF-8; save it as UTF-8"
+
+
 def _leaves(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns values by dotted name."""
     leaves = {}
@@ -244,15 +293,28 @@ def _jobs(overrides: list[Override]) -> Iterator[list[str]]:
     return (list(job) for job in itertools.product(*choices))
 
 
-def _named_after_job(config: TrainConfig, fixed: set[str]) -> TrainConfig:
+def _named_after_job(config: TrainConfig, overrides: list[str], fixed: set[str]) -> TrainConfig:
     """Returns the settings of one job of a multirun; `fixed` are the keys that all jobs share."""
-    swept = {o.key_or_group: o.input_line for o in _parse(list(HydraConfig.get().overrides.task))}
+    swept = {o.key_or_group: o.input_line for o in _parse(overrides)}
     parts = [line.lstrip("+") for key, line in swept.items() if key not in fixed]
     suffix = re.sub(r"[^\w.=+-]+", "_", "-".join(["", *parts]))
     run_dir = config.run_dir
     if run_dir is not None and "run_dir" not in swept.keys() - fixed:
         run_dir += suffix
     return dataclasses.replace(config, name=config.name + suffix, run_dir=run_dir)
+
+
+def _check_run_dirs(jobs: list[TrainConfig]) -> None:
+    """Raises ValueError where two jobs would write to one folder, as the jobs of `run_dir=a,b optim.lr=1,2` would."""
+    seen: set[str] = set()
+    for job in jobs:
+        run_dir = os.path.normpath(job.run_dir or os.path.join("runs", job.name))
+        if run_dir in seen:
+            raise ValueError(
+                f"run_dir={run_dir}: two jobs of this multirun would share it; sweep each value once, and give run_dir "
+                "one value, to which every job adds what was swept"
+            )
+        seen.add(run_dir)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,12 @@ def test_without_overrides_all_but_the_corpora_is_as_in_config_py() -> None:
         ("optim.lr=1,2", "add --multirun"),
         ("optim.lr", "'optim.lr' is not KEY=VALUE"),
         ("name=a,'b", "needs quotes"),
+        ("dropout=1.5", "unknown setting dropout; did you mean model.dropout?"),
+        ("optimizer=adamm", "unknown setting optimizer; did you mean optim.optimizer?"),
+        ("fp16=true", "unknown setting fp16; did you mean trainer.precision=fp16?"),
+        ("trainer.max_steps=1e30", "trainer.max_steps=1000000000000000019884624838656: must be between"),
+        ("hydra.job.chdir=true", "hydra.job.chdir=true: has no place here"),
+        ("hydra.run.dir=x", "hydra.run.dir=x: has no place here"),
         ("name=${nothing}", "nothing"),
     ],
 )
@@ -84,6 +91,33 @@ def test_wrong_overrides_are_refused_in_one_line(override: str, message: str) ->
         compose([override])
     assert message in str(error.value)
     assert "\n" not in str(error.value) and "hydra.cc" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("trainer.max_steps=5", "trainer.max_steps=6"),
+        ("trainer.max_steps=5", "++trainer.max_steps=5"),
+        ("model=tiny", "model=base"),
+        ("data.train.main.path=a", "+data.train.main.path=b"),
+        ("name=a", "name=b"),
+    ],
+)
+def test_a_setting_given_twice_is_refused(first: str, second: str, tmp_path: Path) -> None:
+    key = first.split("=")[0]
+    expected = f"^{re.escape(f'{key} is set twice, by {first} and {second}')}"
+    with pytest.raises(ValueError, match=expected):
+        compose([first, "optim.lr=1", second])
+    with pytest.raises(ValueError, match=expected):
+        run_hydra([first, "--cfg", "job", second], pytest.fail)
+    (tmp_path / "config.yaml").write_text("{}")
+    with pytest.raises(ValueError, match=expected):
+        read_config(tmp_path / "config.yaml", [first, second])
+
+
+def test_a_corpus_can_be_taken_away_and_given_anew() -> None:
+    config = compose(["~data.train.main", "data.train.main={source: a.en, target: a.zh}"])
+    assert config.data.train["main"].source == "a.en"
 
 
 def test_corpora_have_names_of_the_users_choice() -> None:
@@ -111,12 +145,36 @@ def test_experiments_of_the_users_own(tmp_path: Path) -> None:
     assert compose(["experiment=mine"], folder).optim.lr == 1e-4
     with pytest.raises(ValueError, match="unknown setting optim.learning_rate"):
         compose(["experiment=wrong"], folder)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r'broken.yaml", line 1'):
         compose(["experiment=broken"], folder)
+    (folder / "experiment" / "bare.yaml").write_text(text.split("\n", 1)[1].replace("KEY", "lr"))
+    with pytest.raises(ValueError, match="bare.yaml must begin with the line '# @package _global_'"):
+        compose(["experiment=bare"], folder)
+    (folder / "experiment" / "bare.yaml").unlink()
     with pytest.raises(ValueError, match=r"unknown experiment mime; did you mean mine\? \(available: broken, default"):
         compose(["experiment=mime"], folder)
     with pytest.raises(ValueError, match="is not a folder"):
         compose([], folder / "nowhere")
+
+
+def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    file = tmp_path / "experiment" / "western.yaml"
+    file.write_bytes("# @package _global_\nname: caf\u00e9\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=f"^{re.escape(str(file))}, line 2: byte 10 is not valid UTF-8"):
+        compose(["experiment=western"], tmp_path)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(file))}: "):
+        read_config(file, [])
+
+
+def test_a_key_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    file = tmp_path / "experiment" / "twice.yaml"
+    file.write_text("# @package _global_\ndata: {train: {a: {path: x.tsv}}}\noptim: {lr: 1, lr: 2}\n")
+    with pytest.raises(ValueError, match=r"duplicate key lr .*twice.yaml"):
+        compose(["experiment=twice"], tmp_path)
+    with pytest.raises(ValueError, match=r"twice.yaml: .*duplicate key lr"):
+        read_config(file, [])
 
 
 def test_a_saved_config_gives_the_same_settings_again(tmp_path: Path) -> None:
@@ -157,6 +215,26 @@ def test_a_multirun_gives_each_job_a_run_of_its_own(work_folder: Path) -> None:
         "runs/x-data.train.main.path=c.tsv",
     ]
     assert list(work_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run_dir=a,b", "optim.lr=1,2"],  # a swept run_dir gets nothing appended
+        ["run_dir=a,./a"],
+        ["data.train.main.path=a/b.tsv,a_b.tsv"],  # a path is no file name
+        ["optim.lr=1,1"],
+        ["run_dir=x", "name=a,a"],
+    ],
+)
+def test_two_jobs_of_a_multirun_never_share_a_folder(arguments: list[str]) -> None:
+    with pytest.raises(ValueError, match="two jobs of this multirun would share it"):
+        run_hydra(["-m", *arguments], pytest.fail)
+
+
+def test_options_of_multirun_alone_are_refused_elsewhere() -> None:
+    with pytest.raises(ValueError, match="hydra.sweep.dir=x: has no effect without --multirun"):
+        run_hydra(["hydra.sweep.dir=x"], pytest.fail)
 
 
 def test_a_multirun_checks_all_jobs_before_the_first() -> None:

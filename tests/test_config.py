@@ -48,6 +48,14 @@ def test_round_trip_through_json() -> None:
         ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected corpora by name"),
         ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
         ({"name": "a/b"}, "must be a name without '/'"),
+        ({"optim": {"muon_lr": 0.1}}, "optim.muon_lr=0.1 has no effect with optim.optimizer=adamw"),
+        (
+            {"tokenizer": {"source_vocabulary_size": 500}},
+            "tokenizer.source_vocabulary_size=500 has no effect with tokenizer.joint=true",
+        ),
+        ({"decode": {"no_repeat_ngram_size": -1}}, "decode.no_repeat_ngram_size=-1: must be at least 0"),
+        ({"data": {"test": {"a/b": {"path": "x"}}}}, "data.test: 'a/b' names a corpus and its results"),
+        ({"data": {"test": {"..": {"path": "x"}}}}, "data.test: '..' names a corpus and its results"),
         ([], "expected keys and values"),
     ],
 )
