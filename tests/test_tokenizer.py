@@ -3,14 +3,15 @@ import random
 
 import pytest
 
+from mt import tokenizer as room
 from mt.config import TokenizerConfig
-from mt.tokenizer import EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair, train_tokenizers
+from mt.tokenizer import EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair, lost_characters, train_tokenizers
 
 CHINESE = ["我爱中国，你呢？", "（１２３）ＡＢＣ", "…", "我用 Hello World 学习"]
 HARD = [*CHINESE, "a\u3000b", "①㎏", "ﬁn", "x\u00a0y", "soft\u00adhyphen", "e\u0301"]
 HARD += ["  two  spaces ", "<unk> <s> <0x41>", ""]
 
-pytestmark = pytest.mark.filterwarnings("ignore:tokenizer.*requested")
+pytestmark = pytest.mark.filterwarnings("ignore:tokenizer.*(requested|can hold)")
 
 
 def train(texts: list[str], seed: int = 1, **settings: object) -> TokenizerPair:
@@ -116,6 +117,34 @@ def test_sample_is_seeded_spread_out_and_stated() -> None:
         assert train(texts, training_sentences=50).fingerprint == first.fingerprint
         assert train(texts, seed=2, training_sentences=50).fingerprint != first.fingerprint
         assert train(texts[:50]).fingerprint != first.fingerprint
+
+
+def test_sample_is_uniform_and_bounded_by_its_characters(monkeypatch) -> None:
+    monkeypatch.setattr(room, "_SAMPLE_CHARACTERS", 4000)
+    places = []
+    for seed in range(40):
+        sample, seen = room._sample(((f"{i:05}", "x" * 15) for i in range(3000)), 1000, seed)
+        assert seen == 3000 and 50 <= len(sample) == len(set(sample)) <= 200
+        places += [int(source) for source, _ in sample]
+    assert abs(sum(places) / len(places) - 1500) < 60  # neither the beginning nor the end is preferred
+    thirds = [sum(i * 1000 <= place < (i + 1) * 1000 for place in places) / len(places) for i in range(3)]
+    assert min(thirds) > 0.29
+    one_long, _ = room._sample([("x" * 9000, "y")], 10, 1)
+    assert len(one_long) == 1
+    with pytest.warns(UserWarning, match="random sample of .* 4000 characters"):
+        train([f"word {i}" for i in range(2000)])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_characters_that_normalising_changes_are_listed(joint: bool) -> None:
+    texts = ["茶，茶？（１２３）", "…①㎏", "ﬁn a\u3000b e\u0301", "plain abc 123 茶"]
+    settings = {"joint": joint, "target_normalization": "nfkc", "source_normalization": "nfkc"}
+    with pytest.warns(UserWarning, match=r"target_normalization=nfkc: .*U\+3000 .*U\+FF08 （") as caught:
+        pair = train(texts, **settings)
+    assert sum("can hold" in str(warning.message) for warning in caught) == 1
+    assert set(lost_characters(pair.target, texts)) == set("，？（１２３）…①㎏ﬁ\u3000\u0301")
+    assert lost_characters(train(texts).target, texts) == []
+    assert lost_characters(train(texts).target, ["a\u2581b \ufffd\t\r"]) == ["\u2581", "\ufffd"]
 
 
 @pytest.mark.parametrize("texts", [[], ["", " \t\u2028"]])

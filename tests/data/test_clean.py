@@ -15,7 +15,22 @@ def clean(pairs: list[tuple[str, str]], **settings: object) -> tuple[list[tuple[
     return list(clean_pairs(pairs, CleaningConfig(**settings), counts)), counts
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t\r\n", "\u3000", "\u200b", "\u00a0\ufeff", "\x0b\u2028", "\u00ad\0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\t\r\n",
+        "\u3000",
+        "\u200b",
+        "\u00a0\ufeff",
+        "\x0b\u2028",
+        "\u00ad\0",
+        "\u3164",
+        "\u2066\ufe0f",
+        "\ud800",
+    ],
+)
 def test_nothing_to_see_is_empty(text: str) -> None:
     assert is_empty(text)
     kept, counts = clean([(text, "茶"), ("tea", text), ("tea", "茶")])
@@ -31,8 +46,8 @@ def test_kept_pairs_are_unchanged() -> None:
 @pytest.mark.parametrize(
     ("pair", "settings", "reason"),
     [
-        (("abcd", "x"), {"max_characters": 3}, "too many characters"),
-        (("x", "abcd"), {"max_characters": 3}, "too many characters"),
+        (("abcd", "x"), {"max_characters": 3}, "too many source characters"),
+        (("x", "abcd"), {"max_characters": 3}, "too many target characters"),
         (("abc", "abc"), {"max_characters": 3}, None),
         ((LONG + "x", "xx"), {"max_length_ratio": 9}, "length ratio"),
         (("xx", LONG + "x"), {"max_length_ratio": 9}, "length ratio"),
@@ -55,6 +70,11 @@ def test_duplicates_are_pairs_not_sides() -> None:
     assert kept == [("a", "b"), ("a", "c"), ("d", "b")]
     assert counts == {"duplicate": 2}
     assert clean(pairs)[0] == pairs
+
+
+def test_where_a_side_ends_tells_pairs_apart() -> None:
+    pairs = [("a\nb", "c"), ("a", "b\nc"), ("1 a", "b"), ("1", " ab")]
+    assert clean(pairs, drop_duplicates=True) == (pairs, Counter())
 
 
 def test_messy_real_text() -> None:

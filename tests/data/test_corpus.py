@@ -1,5 +1,7 @@
 import gzip
 import json
+import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,42 @@ def test_unknown_format_and_meaningless_settings(tmp_path) -> None:
     assert "source_field=0" in error_of(check, text)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_that_can_be_read_only_once_is_refused(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe.en")
+    good = write(tmp_path / "good.zh", "茶\n")
+    config = CorpusConfig(source=str(tmp_path / "pipe.en"), target=good)
+    assert "data.train.main.source=" in (message := error_of(check, config)) and "is a pipe" in message
+    assert "data.train.main.source=a\0b: " in error_of(check, CorpusConfig(source="a\0b", target=good))
+
+
+def test_one_bad_corpus_among_several_is_named(tmp_path) -> None:
+    good = CorpusConfig(path=write(tmp_path / "good.tsv", "a\tb\n"))
+    bad = text_corpus(tmp_path, "a\nb\n", "甲\n")
+    message = error_of(check_corpora, DataConfig(train={"first": good, "second": bad, "third": good}))
+    assert message.startswith("data.train.second: ")
+
+
+def test_fields_in_a_message_are_few_and_on_one_line(tmp_path) -> None:
+    row = json.dumps({f"key\n{i}": "x" for i in range(1000)})
+    message = error_of(check, CorpusConfig(path=write(tmp_path / "t.jsonl", row + "\n")))
+    assert "key 0, key 1" in message and len(message) < 500
+    deep = write(tmp_path / "d.jsonl", '{"en": ' + "[" * 980 + "]" * 980 + ', "zh": "x"}\n')
+    assert "line 1" in error_of(check, CorpusConfig(path=deep))
+
+
+@pytest.mark.parametrize("code", ["cn", "jp", "chinese", "zh CN", "", "中文", "cn-Hans"])
+def test_what_is_no_language_code_gives_a_warning(code: str) -> None:
+    with pytest.warns(UserWarning, match=f"data.target_language={code}: is no language code"):
+        check_corpora(DataConfig(target_language=code))
+
+
+@pytest.mark.parametrize("code", ["zh", "ZH", "zh-CN", "zh_Hans", "cmn", "pt_BR", "de-1996"])
+def test_language_codes_give_none(code: str) -> None:
+    with warnings.catch_warnings(action="error"):
+        check_corpora(DataConfig(source_language=code, target_language=code))
+
+
 def test_read_lines_of_an_empty_file_is_nothing(tmp_path) -> None:
     assert list(read_lines(Path(write(tmp_path / "e.txt", "")))) == []
     assert list(read_lines(Path(write(tmp_path / "n.txt", "\n\n")))) == ["", ""]
@@ -213,8 +251,10 @@ def test_dataset_folders(tmp_path, monkeypatch) -> None:
     assert "no split train; there are valid" in error_of(check, CorpusConfig(dataset=str(tmp_path / "splits")))
     number = CorpusConfig(dataset=str(tmp_path / "columns"), source_field="id")
     assert "must be text, got int" in error_of(check, number)
-    (tmp_path / "tables").mkdir()
-    write(tmp_path / "tables" / "train.tsv", "en\tzh\n")
-    assert "train.tsv" in error_of(check, CorpusConfig(dataset=str(tmp_path / "tables")))
+    for name in ("train.tsv", "deep/Train.TSV.gz"):
+        folder = tmp_path / f"tables-{len(name)}"
+        (folder / name).parent.mkdir(parents=True)
+        write(folder / name, "en\tzh\n")
+        assert Path(name).name in error_of(check, CorpusConfig(dataset=str(folder)))
     (tmp_path / "nothing").mkdir()
     assert "cannot be loaded" in error_of(check, CorpusConfig(dataset=str(tmp_path / "nothing")))
