@@ -16,6 +16,21 @@ def make_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, eps=1e-6)
 
 
+def _leave_out(bias: nn.Parameter, start: int, end: int) -> None:
+    """Keeps a stretch of a bias as it is in training.
+
+    A key's bias adds the same to all scores of a query (unless keys are rotated), which softmax ignores: its gradient
+    is rounding noise, and Adam would make whole steps of it.
+    """
+
+    def hook(grad: Tensor) -> Tensor:
+        grad = grad.clone()
+        grad[start:end] = 0
+        return grad
+
+    bias.register_hook(hook)
+
+
 class SelfAttention(nn.Module):
     """Q, K and V all come from the same sequence. Maps [N, D] to [N, D]."""
 
@@ -24,6 +39,8 @@ class SelfAttention(nn.Module):
         self.n_heads, self.dropout = config.n_heads, config.attention_dropout
         self.rotary = config.positions == "rotary"
         self.query_key_value = nn.Linear(config.d_model, 3 * config.d_model)
+        if not self.rotary:
+            _leave_out(self.query_key_value.bias, config.d_model, 2 * config.d_model)
         self.output = nn.Linear(config.d_model, config.d_model)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -57,6 +74,7 @@ class CrossAttention(nn.Module):
         self.n_heads, self.dropout = config.n_heads, config.attention_dropout
         self.query = nn.Linear(config.d_model, config.d_model)
         self.key_value = nn.Linear(config.d_model, 2 * config.d_model)
+        _leave_out(self.key_value.bias, 0, config.d_model)
         self.output = nn.Linear(config.d_model, config.d_model)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
