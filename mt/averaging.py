@@ -30,9 +30,8 @@ def save_average(run_dir: Path, checkpoints: list[Path], name: str) -> Path:
     averaged = [checkpoint.name for checkpoint in checkpoints]
     if len(checkpoints) < 2 or len(set(averaged)) < len(averaged):
         given = ", ".join(averaged) or "none"
-        raise ValueError(
-            f"an average needs 2 or more different checkpoints, got {given}; there are {checkpoint_names(run_dir)}"
-        )
+        known = checkpoint_names(run_dir)
+        raise ValueError(f"an average needs 2 or more different checkpoints, got {given}; the run has {known}")
     if not re.fullmatch(r"\w[\w-]*", name) or name.startswith("step_") or name in POINTERS:
         raise ValueError(
             f"name={name}: must be letters, digits, _ and -, and neither step_… nor {' nor '.join(POINTERS)}"
