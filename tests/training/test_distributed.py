@@ -1,0 +1,190 @@
+"""Several ranks, started by torchrun on the CPU: the same result as one, lost ranks, uneven ends, stops."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mt import checkpoint as folder
+
+WORDS = "tea rice red green good books read they eat drink every day love china".split()
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the ranks in /proc")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    place = tmp_path_factory.mktemp("corpus")
+    generator = random.Random(1)
+    for name, count in (("train", 150), ("valid", 9), ("tiny", 3)):
+        lines = []
+        for _ in range(count):
+            words = [generator.choice(WORDS) for _ in range(generator.randint(1, 9))]
+            lines.append(" ".join(words) + "\t" + " ".join(reversed(words)).upper() + "\n")
+        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    return place
+
+
+def start(corpus: Path, run_dir: Path, ranks: int, *more: str) -> subprocess.Popen:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    settings = {
+        "data.source_language": "en",
+        "data.target_language": "de",
+        "data.train.main.path": corpus / "train.tsv",
+        "data.valid.main.path": corpus / "valid.tsv",
+        "data.cache_dir": corpus / "cache",
+        "tokenizer.vocabulary_size": 320,
+        "model.d_model": 16,
+        "model.d_ff": 32,
+        "model.n_heads": 2,
+        "model.encoder_layers": 1,
+        "model.decoder_layers": 1,
+        "model.dropout": 0.1,
+        "optim.warmup_steps": 4,
+        "trainer.batch_tokens": 60,
+        "trainer.validate_every_steps": 10,
+        "trainer.log_every_steps": 1,
+        "trainer.tensorboard": "false",
+        "trainer.max_steps": 20,
+    }
+    command = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "mt", "train"]
+    settings |= dict(setting.split("=", 1) for setting in more)
+    command += [f"{key}={value}" for key, value in settings.items()] + [f"run_dir={run_dir}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def finish(process: subprocess.Popen, seconds: float = 120) -> tuple[int, str]:
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    finally:
+        if process.poll() is None:
+            for pid in children(process.pid):
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
+    return process.returncode, output
+
+
+def children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def pid_of_rank(torchrun: int, rank: int) -> int:
+    for pid in children(torchrun):
+        if f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return pid
+    raise AssertionError(f"no rank {rank} among the children of {torchrun}")
+
+
+def events(run_dir: Path, kind: str) -> list[dict]:
+    lines = (run_dir / "log.jsonl").read_text(encoding="utf-8").split("\n") if run_dir.is_dir() else []
+    return [event for event in map(json.loads, filter(None, lines)) if event["event"] == kind]
+
+
+def wait_for_step(process: subprocess.Popen, run_dir: Path, step: int) -> None:
+    deadline = time.monotonic() + 60
+    while not any(event["step"] >= step for event in events(run_dir, "train")):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
+        time.sleep(0.02)
+
+
+def weights(run_dir: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder.pointed(run_dir, "last") / "model.safetensors")
+
+
+def largest_difference(a: Path, b: Path) -> float:
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    return max(float((first[name] - second[name]).abs().max()) for name in first)
+
+
+@pytest.fixture(scope="module")
+def alone(corpus, tmp_path_factory):
+    """The run of one process that the others are compared with: accumulation, dropout, a moving average."""
+    run_dir = tmp_path_factory.mktemp("alone") / "run"
+    code, output = finish(start(corpus, run_dir, 1, "trainer.accumulate_batches=4", "trainer.ema_decay=0.9"))
+    assert code == 0, output
+    return run_dir
+
+
+def test_two_ranks_equal_one_process(corpus, alone, tmp_path):
+    run_dir = tmp_path / "run"
+    code, output = finish(start(corpus, run_dir, 2, "trainer.accumulate_batches=2", "trainer.ema_decay=0.9"))
+    assert code == 0, output
+    assert largest_difference(alone, run_dir) < 1e-6
+    losses = [[event["loss"] for event in events(place, "train")] for place in (alone, run_dir)]
+    assert len(losses[0]) == 20 and losses[0] == pytest.approx(losses[1], abs=1e-5)  # sums over both ranks
+    scores = [[(e["loss"], e["chrf"]) for e in events(place, "valid")] for place in (alone, run_dir)]
+    assert scores[0] == [pytest.approx(values, abs=1e-5) for values in scores[1]]  # decoding is shared, then put together
+    epochs = events(run_dir, "train")[-1]["epoch"]
+    assert epochs > 1 and epochs % 1 > 0  # the smaller last update of an epoch was among them
+
+
+def test_fewer_batches_than_ranks(corpus, tmp_path):
+    more = [f"data.train.main.path={corpus / 'tiny.tsv'}", "trainer.max_epochs=2", "trainer.max_steps=null"]
+    code, output = finish(start(corpus, tmp_path / "run", 2, *more, "trainer.batch_tokens=1000"), 60)
+    assert code == 0, output
+    assert events(tmp_path / "run", "stop")[-1] | {"time": None} == {
+        "event": "stop", "reason": "max_epochs", "step": 2, "finished": True, "time": None,
+    }  # fmt: skip
+
+
+def test_a_killed_rank_ends_the_others_and_the_same_command_goes_on(corpus, alone, tmp_path):
+    run_dir = tmp_path / "run"
+    more = ["trainer.accumulate_batches=2", "trainer.ema_decay=0.9", "trainer.save_every_steps=3"]
+    process = start(corpus, run_dir, 2, *more)
+    wait_for_step(process, run_dir, 7)
+    ranks = children(process.pid)
+    os.kill(pid_of_rank(process.pid, 1), signal.SIGKILL)
+    code, output = finish(process, 60)
+    assert code != 0 and "rank 1 of 2 does not answer" in output
+    assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
+    code, output = finish(start(corpus, run_dir, 2, *more))
+    assert code == 0 and "resuming" in output, output
+    assert largest_difference(alone, run_dir) < 1e-6
+
+
+def test_a_hanging_rank_is_named_within_the_time_allowed(corpus, tmp_path):
+    run_dir = tmp_path / "run"
+    process = start(corpus, run_dir, 2, "trainer.max_steps=100000", "trainer.distributed_timeout_seconds=2")
+    wait_for_step(process, run_dir, 3)
+    hanging = pid_of_rank(process.pid, 1)
+    os.kill(hanging, signal.SIGSTOP)
+    start_time = time.monotonic()
+    deadline = start_time + 40
+    while len(children(process.pid)) > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert time.monotonic() - start_time < 30
+    os.kill(hanging, signal.SIGKILL)  # torchrun itself would wait half a minute for it
+    code, output = finish(process, 60)
+    assert code != 0 and "rank 1 of 2 does not answer" in output
+
+
+def test_sigterm_stops_all_ranks_together_and_one_process_goes_on(corpus, alone, tmp_path):
+    run_dir = tmp_path / "run"
+    more = ["trainer.accumulate_batches=2", "trainer.ema_decay=0.9", "trainer.validate_every_steps=1"]
+    process = start(corpus, run_dir, 2, *more)
+    wait_for_step(process, run_dir, 6)
+    process.send_signal(signal.SIGTERM)
+    _, output = finish(process, 60)
+    saved = events(run_dir, "stop")[-1]
+    assert saved["reason"] == "SIGTERM" and not saved["finished"] and 6 <= saved["step"] < 20
+    assert output.count("stopped by SIGTERM and saved in") == 1
+    code, output = finish(start(corpus, run_dir, 1, *more))
+    assert code == 0, output
+    assert "1 ranks now: an update keeps its 4 micro-batches" in output
+    assert largest_difference(alone, run_dir) < 1e-6
+
+
+def test_half_of_what_torchrun_sets_is_refused(corpus, tmp_path):
+    environment = {**os.environ, "WORLD_SIZE": "2"}
+    code = "from mt.training.distributed import joined\nwith joined(): pass"
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert "WORLD_SIZE=2 without RANK: start with torchrun or unset it" in result.stderr
