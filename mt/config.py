@@ -45,11 +45,12 @@ class CorpusConfig:
         _require(
             sum(kinds) == 1,
             "a corpus needs exactly one of: source with target (two text files), path (TSV or JSONL), or dataset; "
-            f"got source={self.source}, target={self.target}, path={self.path}, dataset={self.dataset}",
+            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}",
         )
         _require(
             (self.source is None) == (self.target is None),
-            f"a corpus of two text files needs both source and target; got source={self.source}, target={self.target}",
+            f"a corpus of two text files needs both source and target; got source={self.source!r}, target="
+            f"{self.target!r}",
         )
 
 
@@ -319,13 +320,19 @@ def from_mapping(cls: type[T], mapping: Any, key: str = "") -> T:
     prefix = f"{key}." if key else ""
     for name in mapping:
         if name not in hints:
-            raise ValueError(f"unknown setting {prefix}{name}{suggest(prefix + str(name), known_keys(cls, prefix))}")
+            raise ValueError(
+                f"unknown setting {prefix}{_one_line(name)}{suggest(prefix + str(name), known_keys(cls, prefix))}"
+            )
     return cls(**{name: _convert(hints[name], value, prefix + name) for name, value in mapping.items()})
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
     """Returns nested plain dicts, from which `from_mapping` makes an equal dataclass."""
     return dataclasses.asdict(config)
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split())
 
 
 def _convert(hint: Any, value: Any, key: str) -> Any:
@@ -338,7 +345,7 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
         choices = typing.get_args(hint)
         if value not in choices:
             near = suggest(str(value), choices)
-            raise ValueError(f"{key}={value}: must be one of {', '.join(choices)}{near}")
+            raise ValueError(f"{key}={_one_line(value)}: must be one of {', '.join(choices)}{near}")
         return value
     if origin is dict:
         _require(
@@ -360,7 +367,7 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:  # YAML 1.1 reads 1e-3 as a string
             number = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # no number, or a whole one beyond all floats
             number = math.nan
         if math.isfinite(number):
             return number
