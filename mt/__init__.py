@@ -51,8 +51,8 @@ def evaluate(
     device: str = "auto",
     checkpoint: str = "best",
     decode: DecodeConfig | None = None,
-) -> Evaluation:
-    """Returns BLEU and chrF, with their signatures, on two text files or else on the run's own test corpora.
+) -> dict[str, Evaluation]:
+    """Returns BLEU and chrF, with their signatures, by name: of two text files, or of each of the run's test corpora.
 
     The translations and the scores are also written below results/ in the run. Raises ValueError for files that do not
     fit.

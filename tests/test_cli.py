@@ -200,9 +200,9 @@ def test_evaluate_the_runs_own_test_corpora(run_mt, run_dir: Path) -> None:
     assert code == 0
     bleu, chrf = out.decode().splitlines()
     assert bleu.startswith("BLEU|nrefs:1") and "tok:13a" in bleu and chrf.startswith("chrF2|")
-    hypotheses = (run_dir / "results" / "test.hyp.txt").read_bytes().decode().split("\n")
+    hypotheses = (run_dir / "results" / "main.hyp.txt").read_bytes().decode().split("\n")
     assert hypotheses == [*mt.load(run_dir).translate(SENTENCES), ""]
-    record = json.loads((run_dir / "results" / "test.json").read_bytes())
+    record = json.loads((run_dir / "results" / "main.json").read_bytes())
     assert bleu.endswith(f" = {record['bleu']['value']:.2f}") and record["bleu"]["signature"] in bleu
     assert (record["sentences"], record["decode"]["beam_size"], record["step"]) == (len(SENTENCES), 3, 1)
 
@@ -215,7 +215,7 @@ def test_evaluate_two_files(run_mt, run_dir: Path, tmp_path: Path) -> None:
     code, out, _ = run_mt(*arguments)
     assert code == 0 and len(out.splitlines()) == 2
     assert (tmp_path / "out" / "a.en.hyp.txt").read_bytes().count(b"\n") == 3
-    result = mt.evaluate(run_dir, source, reference)
+    (result,) = mt.evaluate(run_dir, source, reference).values()
     assert str(result.bleu) == out.decode().splitlines()[0] and result.sentences == 3
     reference.write_text("the dog\n")
     code, out, err = run_mt(*arguments)

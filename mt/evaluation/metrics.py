@@ -43,7 +43,7 @@ def score_corpus(
     if not hypotheses:
         raise ValueError("0 hypotheses and 0 references: there is nothing to score")
     _warn_if_tokenised(hypotheses, references)
-    metrics = {"bleu": _bleu(tokenizer or bleu_tokenizer(target_language)), "chrf": CHRF()}
+    metrics = {"bleu": make_bleu(tokenizer or bleu_tokenizer(target_language)), "chrf": CHRF()}
     scores = {}
     for key, metric in metrics.items():
         result = metric.corpus_score(hypotheses, [references])
@@ -74,7 +74,8 @@ def bleu_tokenizer(language: str) -> str:
     return "13a"
 
 
-def _bleu(tokenizer: str) -> BLEU:
+def make_bleu(tokenizer: str) -> BLEU:
+    """Returns sacreBLEU's metric. Raises ValueError for a tokenizer that is unknown or not installed."""
     if tokenizer not in BLEU.TOKENIZERS:
         raise ValueError(f"BLEU tokenizer {tokenizer!r}: must be one of {', '.join(BLEU.TOKENIZERS)}")
     try:

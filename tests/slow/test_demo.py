@@ -53,7 +53,7 @@ def test_i_love_china_as_people_type_it(demo):
 
 
 def test_no_broken_characters_come_out(demo):
-    hypotheses = (RUN / "results" / "test.hyp.txt").read_text(encoding="utf-8")
+    hypotheses = (RUN / "results" / "tatoeba.hyp.txt").read_text(encoding="utf-8")
     odd = ["never", "!!!!!!", "ha ha ha ha", "xqzzt 😀 鱻", "e" * 300, 'Don\'t "quote", please: (ok)?', "我爱中国"]
     for text in [hypotheses, *mt.load(RUN).translate(odd)]:
         assert not any(mark in text for mark in BROKEN)

@@ -34,13 +34,13 @@ def test_200_updates_and_a_score(tmp_path):
     ]
     subprocess.run([*command, "train", *settings, *places], cwd=tmp_path, check=True)
     printed = subprocess.run([*command, "evaluate", str(run)], cwd=tmp_path, check=True, stdout=subprocess.PIPE).stdout
-    result = json.loads((run / "results" / "test.json").read_text(encoding="utf-8"))
+    result = json.loads((run / "results" / "main.json").read_text(encoding="utf-8"))
     assert result["sentences"] == 1000
     assert "tok:13a" in result["bleu"]["signature"] and result["bleu"]["signature"] in printed.decode()
     losses = [json.loads(line) for line in (run / "log.jsonl").open() if '"train"' in line]
     assert losses[-1]["loss"] < losses[0]["loss"] - 1
     assert result["bleu"]["value"] > 0.5 and result["chrf"]["value"] > 10
-    hypotheses = (run / "results" / "test.hyp.txt").read_text(encoding="utf-8")
+    hypotheses = (run / "results" / "main.hyp.txt").read_text(encoding="utf-8")
     references = subprocess.run(
         ["gzip", "-dc", str(FOLDER / "test_2016_flickr.de.gz")], check=True, stdout=subprocess.PIPE
     ).stdout

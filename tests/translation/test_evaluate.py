@@ -1,0 +1,135 @@
+"""mt.translation.evaluate on real run folders: what is written where, and that its scores are those of training."""
+
+import dataclasses
+import json
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from mt.checkpoint import load_config, pointed, read_state
+from mt.config import (
+    CleaningConfig,
+    CorpusConfig,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    OptimConfig,
+    TokenizerConfig,
+    TrainConfig,
+    TrainerConfig,
+)
+from mt.training.run import train
+from mt.translation.evaluate import evaluate
+
+WORDS = "red tea rice good books day they read every morning drink love".split()
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def write_corpus(file: Path, count: int, seed: int) -> CorpusConfig:
+    generator = random.Random(seed)
+    lines = [" ".join(generator.choices(WORDS, k=generator.randint(1, 6))) for _ in range(count)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\t{line}.\n" for line in lines), encoding="utf-8")
+    return CorpusConfig(path=str(file))
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model trained for a few updates, with two test corpora whose files have the same name."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    data = DataConfig(
+        target_language="en",
+        train={"main": write_corpus(folder / "train.tsv", 200, 0)},
+        valid={"main": write_corpus(folder / "valid.tsv", 12, 1)},
+        test={
+            "spring": write_corpus(folder / "spring" / "test.tsv", 5, 2),
+            "autumn": write_corpus(folder / "autumn" / "test.tsv", 7, 3),
+        },
+        cache_dir=str(folder / "cache"),
+        cleaning=CleaningConfig(max_length_ratio=0),
+    )
+    config = TrainConfig(
+        run_dir=str(folder / "run"),
+        data=data,
+        tokenizer=TokenizerConfig(vocabulary_size=300),
+        model=ModelConfig(32, 64, 2, 1, 1, dropout=0.0),
+        optim=OptimConfig(lr=1e-2, warmup_steps=5),
+        trainer=TrainerConfig(max_steps=60, batch_tokens=500, validate_every_steps=30, tensorboard=False),
+        decode=DecodeConfig(beam_size=2),
+    )
+    train(config, [])
+    return folder / "run"
+
+
+def test_each_test_corpus_has_results_of_its_own(run_dir: Path) -> None:
+    results = evaluate(run_dir)
+    assert {name: result.sentences for name, result in results.items()} == {"spring": 5, "autumn": 7}
+    for name, result in results.items():
+        assert result.translations_file == run_dir / "results" / f"{name}.hyp.txt"
+        lines = result.translations_file.read_bytes().decode().split("\n")[:-1]
+        record = json.loads(result.scores_file.read_bytes())
+        assert len(lines) == record["sentences"] == result.sentences
+        assert record["corpus"]["path"].endswith(f"{name}/test.tsv")
+        assert record["bleu"] == {"value": result.bleu.value, "signature": result.bleu.signature}
+
+
+def test_bleu_in_training_equals_evaluate_on_the_same_text_and_sacrebleu_on_the_saved_lines(run_dir: Path) -> None:
+    config = load_config(run_dir)
+    sides = [[], []]
+    for line in Path(config.data.valid["main"].path).read_text(encoding="utf-8").splitlines():
+        for side, text in zip(sides, line.split("\t"), strict=True):
+            side.append(text)
+    for file, lines in zip(("valid.source", "valid.reference"), sides, strict=True):
+        (run_dir.parent / file).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    decode = dataclasses.replace(config.decode, beam_size=config.trainer.validation_beam_size)
+    files = (run_dir.parent / "valid.source", run_dir.parent / "valid.reference")
+    (result,) = evaluate(run_dir, *files, decode=decode).values()
+    step = read_state(pointed(run_dir, "best"))["step"]
+    events = [json.loads(line) for line in (run_dir / "log.jsonl").read_bytes().splitlines()]
+    (in_training,) = [event for event in events if event["event"] == "valid" and event["step"] == step]
+    assert result.bleu.value > 1, "a score of 0 would show nothing"
+    assert result.bleu.value == pytest.approx(in_training["bleu"], abs=0.01)
+    assert result.chrf.value == pytest.approx(in_training["chrf"], abs=0.01)
+    saved = result.translations_file.read_bytes().decode().split("\n")[:-1]
+    assert result.bleu.value == pytest.approx(BLEU(force=True).corpus_score(saved, [sides[1]]).score, abs=1e-6)
+    record = json.loads(result.scores_file.read_bytes())
+    assert record["decode"] == dataclasses.asdict(decode)
+
+
+def test_the_bleu_tokenizer_can_be_chosen_and_a_wrong_one_is_refused_at_once(run_dir: Path, tmp_path: Path) -> None:
+    results = evaluate(run_dir, bleu_tokenizer="char", output_dir=tmp_path / "out")
+    assert all("tok:char" in result.bleu.signature for result in results.values())
+    with pytest.raises(ValueError, match="BLEU tokenizer '14a': must be one of"):
+        evaluate(run_dir, bleu_tokenizer="14a", output_dir=tmp_path / "none", checkpoint="not looked for")
+    assert not (tmp_path / "none").exists()
+
+
+def test_results_of_other_text_are_never_replaced(run_dir: Path, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for side in ("en", "de"):
+            (tmp_path / folder / f"test.{side}").write_text(f"{folder} tea\nrice\n")
+    out = tmp_path / "out"
+    arguments = {folder: (run_dir, *(tmp_path / folder / f"test.{side}" for side in ("en", "de"))) for folder in "ab"}
+    (first,) = evaluate(*arguments["a"], output_dir=out).values()
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(ValueError, match=r"test.en.json: was made from other text .*another --output-dir"):
+        evaluate(*arguments["b"], output_dir=out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    greedy = DecodeConfig(beam_size=1)  # the same text with other settings replaces, and says so in the file
+    evaluate(*arguments["a"], output_dir=out, decode=greedy)
+    assert json.loads(first.scores_file.read_bytes())["decode"]["beam_size"] == 1
+    (out / "test.en.json").unlink()
+    (out / "test.en.hyp.txt").write_text("somebody's own file\n")
+    with pytest.raises(ValueError, match="test.en.hyp.txt: was made from other text"):
+        evaluate(*arguments["a"], output_dir=out)
+
+
+def test_progress_counts_over_all_corpora(run_dir: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    with warnings.catch_warnings(action="ignore"):
+        evaluate(run_dir, output_dir=tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen) and seen[-1] == (12, 12)
