@@ -106,7 +106,7 @@ class TokenizerConfig:
         _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300)
         if self.source_vocabulary_size is not None:
             _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300)
-        _in_range("tokenizer", "character_coverage", self.character_coverage, 0.9, 1.0)
+        _in_range("tokenizer", "character_coverage", self.character_coverage, 0.98, 1.0)  # SentencePiece's own range
         _in_range("tokenizer", "training_sentences", self.training_sentences, 1)
         _require(
             not self.joint or self.source_normalization == self.target_normalization,

@@ -45,7 +45,7 @@ class Tokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
             self.size = self._processor.get_piece_size()
         except (RuntimeError, TypeError) as error:
-            raise ValueError(f"not a SentencePiece model ({error})") from error
+            raise ValueError(f"not a SentencePiece model ({' '.join(str(error).split())})") from error
         processor = self._processor
         ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
@@ -210,8 +210,9 @@ def _training_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normalization: str, side: str) -> Tokenizer:
+    no_words = f"tokenizer: the {side} text has no words to train on: check data.train and data.cleaning"
     if not any(line.strip() for line in _training_lines(texts)):
-        raise ValueError(f"tokenizer: the {side} text has no words to train on: check data.train and data.cleaning")
+        raise ValueError(no_words)
     requested = getattr(config, size_setting)
     model = io.BytesIO()
     try:
@@ -234,6 +235,8 @@ def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normali
             minloglevel=2,  # errors only
         )
     except RuntimeError as error:
+        if "all_chars_count" in str(error):  # nothing but ▁, or nothing is left after normalising
+            raise ValueError(no_words) from error
         needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
         if needed is None:
             raise
