@@ -40,8 +40,9 @@ class Embedding(nn.Module):
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Returns x [N, H, K] with each pair (x_i, x_{i+K/2}) turned by an angle that grows with position (RoFormer)."""
     half = x.shape[-1] // 2
-    rates = 10_000.0 ** (-torch.arange(half, device=x.device) / half)
-    angles = (positions[:, None].float() * rates)[:, None]  # [N, 1, K/2]
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    rates = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=dtype) / half)
+    angles = (positions[:, None].to(dtype) * rates)[:, None]  # [N, 1, K/2]
     cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x[..., :half], x[..., half:]
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
