@@ -36,17 +36,87 @@ def streams(source_lengths, target_lengths):
     return source, Layout.from_lengths(source_lengths), target, Layout.from_lengths(target_lengths)
 
 
+def gradients(model, hidden):
+    """Of a loss that weighs every number of the hidden vectors differently, by parameter."""
+    upstream = torch.randn(hidden.shape, dtype=hidden.dtype, generator=torch.Generator().manual_seed(2))
+    model.zero_grad()
+    (hidden * upstream).sum().backward()
+    found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {name: gradient.clone() for name, gradient in found.items()}
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for name, gradient in first.items():
+        torch.testing.assert_close(gradient, second[name], rtol=0, atol=1e-10, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("attend", [attend_explicit, attend_padded, attend_grouped])
 @pytest.mark.parametrize("settings", SHAPES, ids=lambda s: "-".join(s.values()))
-def test_packed_equals_one_sentence_at_a_time(settings):
+def test_packed_equals_one_sentence_at_a_time_values_and_gradients(settings, attend):
     model = build(**settings)
     source_lengths, target_lengths = [3, 3, 5, 1, 4], [4, 4, 2, 6, 4]
     source, source_layout, target, target_layout = streams(source_lengths, target_lengths)
+    model.attend = attend_explicit
+    alone = torch.cat(
+        [
+            model(s, Layout.from_lengths([len(s)]), t, Layout.from_lengths([len(t)]))
+            for s, t in zip(source.split(source_lengths), target.split(target_lengths), strict=True)
+        ]
+    )
+    wanted = gradients(model, alone)
+    assert len(wanted) > 40 and all(gradient.any() for name, gradient in wanted.items() if "key" not in name)
+    model.attend = attend
     packed = model(source, source_layout, target, target_layout)
-    alone = [
-        model(s, Layout.from_lengths([len(s)]), t, Layout.from_lengths([len(t)]))
-        for s, t in zip(source.split(source_lengths), target.split(target_lengths), strict=True)
-    ]
-    torch.testing.assert_close(packed, torch.cat(alone), rtol=0, atol=1e-12)
+    torch.testing.assert_close(packed, alone, rtol=0, atol=1e-12)
+    assert_equal(gradients(model, packed), wanted)
+    backwards = model(
+        torch.cat(source.split(source_lengths)[::-1]), Layout.from_lengths(source_lengths[::-1]),
+        torch.cat(target.split(target_lengths)[::-1]), Layout.from_lengths(target_lengths[::-1]),
+    )  # fmt: skip
+    backwards = torch.cat(backwards.split(target_lengths[::-1])[::-1])
+    torch.testing.assert_close(backwards, alone, rtol=0, atol=1e-12)
+    assert_equal(gradients(model, backwards), wanted)
+
+
+@pytest.mark.parametrize("attend", [attend_explicit, attend_padded, attend_grouped])
+def test_a_sentence_of_padding_beside_it_changes_nothing(attend):
+    model = build(tying="none")
+    model.attend = attend
+    source, source_layout, target, target_layout = streams([3, 5, 1], [4, 2, 6])
+    plain = model(source, source_layout, target, target_layout)
+    wanted = gradients(model, plain)
+    filled = model(
+        torch.cat([source, torch.zeros(30, dtype=torch.int64)]), Layout.from_lengths([3, 5, 1, 30]),
+        torch.cat([target, torch.zeros(20, dtype=torch.int64)]), Layout.from_lengths([4, 2, 6, 20]),
+    )  # fmt: skip
+    torch.testing.assert_close(filled[: len(plain)], plain, rtol=0, atol=1e-12)
+    assert_equal(gradients(model, filled[: len(plain)]), wanted)
+
+
+def test_training_mode_without_dropout_equals_evaluation_mode():
+    model = build(dropout=0.0)
+    batch = streams([3, 5, 1], [4, 2, 6])
+    evaluated = model.eval()(*batch)
+    assert torch.equal(model.train()(*batch), evaluated)
+    assert evaluated.shape == (12, 16)
+
+
+@pytest.mark.parametrize("settings", SHAPES[:4], ids=lambda s: "-".join(s.values()))
+def test_a_second_batch_of_other_sizes_equals_a_fresh_model(settings):
+    used, fresh = build(**settings), build(**settings)
+    first, second = streams([9, 2, 700], [30, 1, 5]), streams([4, 4], [3, 8])
+    used(*first)
+    state = used.start(used.encode(*first[:2]), first[1], 3)
+    for _ in range(20):
+        used.step(torch.full((9,), 7), state)
+    assert torch.equal(used(*second), fresh(*second))
+    states = [model.start(model.encode(*second[:2]), second[1], 2) for model in (used, fresh)]
+    for token in (2, 9, 11):
+        logits = [
+            model.step(torch.full((4,), token), state) for model, state in zip((used, fresh), states, strict=True)
+        ]
+        assert torch.equal(*logits)
 
 
 @pytest.mark.parametrize("settings", SHAPES, ids=lambda s: "-".join(s.values()))
