@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -193,6 +194,36 @@ def test_search_flags_override_the_run(run_mt, run_dir: Path) -> None:
     _, out, _ = run_mt("translate", run_dir, "the dog", "--beam-size", "1", "--length-penalty", "0", "--scores")
     best = mt.load(run_dir, decode=decode).translate_n_best(["the dog"], 1)[0][0]
     assert out.decode() == f"{best.score:.4f}\t{best.text}\n"
+
+
+def test_no_repeat_ngram_size_reaches_the_search(run_mt, run_dir: Path) -> None:
+    arguments = ("translate", run_dir, "the dog", "--beam-size", "1")
+    decode = DecodeConfig(beam_size=1, max_length_ratio=1.0, max_length_offset=3, no_repeat_ngram_size=1)
+    with warnings.catch_warnings(action="ignore"):
+        (found,) = mt.load(run_dir, decode=decode).translate_n_best(["the dog"], 1)
+    assert len(set(found[0].tokens)) == len(found[0].tokens)
+    assert run_mt(*arguments, "--no-repeat-ngram-size", "1")[1].decode() == f"{found[0].text}\n"
+    assert run_mt(*arguments)[1].decode() != f"{found[0].text}\n"
+
+
+def test_without_a_command_help_is_shown(run_mt) -> None:
+    code, out, err = run_mt()
+    assert (code, err) == (0, "") and b"Commands:" in out
+
+
+def test_several_test_corpora_are_named_in_front(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy)
+    config = (copy / "config.yaml").read_text()
+    start = config.index("  test:\n    main:\n") + len("  test:\n")
+    end = config.index("  cleaning:\n")
+    (copy / "config.yaml").write_text(config[:end] + config[start:end].replace("main:", "more:") + config[end:])
+    code, out, _ = run_mt("evaluate", copy, "--bleu-tokenizer", "char")
+    lines = out.decode().splitlines()
+    assert code == 0 and [line.split("|")[0] for line in lines] == [
+        f"{name}\t{score}" for name in ("main", "more") for score in ("BLEU", "chrF2")
+    ]
+    assert "tok:char" in lines[0] and {p.name for p in (copy / "results").glob("m*.json")} == {"main.json", "more.json"}
 
 
 def test_evaluate_the_runs_own_test_corpora(run_mt, run_dir: Path) -> None:
