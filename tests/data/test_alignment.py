@@ -116,7 +116,7 @@ def test_a_corpus_with_line_breaks_of_other_tools_is_trained_on_and_scored_line_
     tokenizer = folder.load_tokenizers(tmp_path / "run").source
     assert not set("".join(tokenizer.pieces(list(range(tokenizer.size))))) & set(SEPARATORS)
     assert run_mt("evaluate", "run")[0] == 0
-    written = (tmp_path / "run" / "results" / "test.hyp.txt").read_bytes().decode()
+    written = b"".join(path.read_bytes() for path in (tmp_path / "run" / "results").rglob("*.hyp.txt")).decode()
     assert written.count("\n") == 54 and not set(written) & set(SEPARATORS)
 
 
@@ -262,3 +262,18 @@ def test_a_stopped_translation_leaves_no_unfinished_file(run_dir, tmp_path, name
 def test_a_full_disk_is_named(run_mt, run_dir) -> None:
     code, _, err = run_mt("translate", run_dir, "salt", "--output", "/dev/full")
     assert code == 2 and err.splitlines()[-1] == "error: /dev/full: No space left on device"
+
+
+def test_full_width_punctuation_is_learned_and_written(run_mt, tmp_path) -> None:
+    ends, nouns = "。？！", ["茶", "米饭", "面包", "苹果", "汤"]
+    texts = [f"我要{a}，你要{b}{end}（{i}）…" for i, a in enumerate(nouns) for b in nouns for end in ends]
+    (tmp_path / "a.tsv").write_text("".join(f"{text}\t{text}\n" for text in texts), encoding="utf-8")
+    settings = ["data.train.main.path=a.tsv", NO_VALIDATION, "model.d_model=64", "model.d_ff=64", "model.n_heads=2"]
+    settings += ["model.encoder_layers=1", "model.decoder_layers=1", "optim.lr=5e-3", "optim.warmup_steps=20"]
+    settings += ["trainer.max_steps=80", "trainer.batch_tokens=300", "trainer.tensorboard=false", "device=cpu"]
+    code, _, err = run_mt("train", "run_dir=run", "data.source_language=zh", *settings)
+    assert code == 0, err
+    code, out, _ = run_mt("translate", "run", *texts[::9], "--beam-size", "1")
+    written = out.split("\n")[:-1]
+    assert code == 0 and all("，" in line for line in written)
+    assert sum(line == text for line, text in zip(written, texts[::9], strict=True)) > len(written) / 2
