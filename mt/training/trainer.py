@@ -118,18 +118,16 @@ class Trainer:
                 self.save(monitor)
             meter.start += time.monotonic() - pause
         self.stream.close()
-        progress.finished = stopped_by != asked_to_stop
-        if progress.finished and progress.validated_step < progress.step:
+        finished = stopped_by != asked_to_stop
+        if finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)
-        elif progress.finished or self._saved_step < progress.step:
+        elif self._saved_step < progress.step or finished != progress.finished:
             self.save(monitor)
-        if not progress.finished:
+        if not finished:
             last = folder.pointed(self.run_dir, "last") if self.group.first else self.run_dir
             monitor.message(f"stopped by {stopped_by} and saved in {last}; the same command goes on")
-        monitor.event("stop", {"reason": stopped_by, "step": progress.step, "finished": progress.finished})
-        return TrainResult(
-            self.run_dir, progress.step, self.metrics, stopped_by, progress.finished, progress.skipped_steps
-        )
+        monitor.event("stop", {"reason": stopped_by, "step": progress.step, "finished": finished})
+        return TrainResult(self.run_dir, progress.step, self.metrics, stopped_by, finished, progress.skipped_steps)
 
     def _agree(self, batches: list[Batch], stop: StopRequest) -> tuple[int, str | None]:
         """Returns the target tokens of the update over all ranks, and the stop that any rank was asked for.
@@ -240,12 +238,13 @@ class Trainer:
             if better:
                 progress.best_value, progress.best_step = value, progress.step
             progress.validations_without_improvement = 0 if better else progress.validations_without_improvement + 1
-        self.save(monitor, validated=self.valid_corpus is not None)
+        self.save(monitor)
 
-    def save(self, monitor: Monitor, validated: bool = False) -> None:
+    def save(self, monitor: Monitor) -> None:
         """Writes a checkpoint, to which `last` points; `best` too where it is the best or none was chosen yet."""
         progress = self.progress
-        self._saved_step = progress.step
+        self._saved_step, validated = progress.step, progress.validated_step == progress.step
+        progress.finished = validated and progress.limit_reached(self.config.trainer) is not None
         if not self.group.first:
             return
         weights = dict(self.model.state_dict())
@@ -257,6 +256,7 @@ class Trainer:
         state = {
             "progress": {**vars(progress), "seconds": self._seconds()},
             "finished": progress.finished,
+            "vocabulary": {"source": self.tokenizers.source.size, "target": self.tokenizers.target.size},
             "metrics": self.metrics if validated else {},
             "last_metrics": self.metrics,
             "signatures": self.signatures,
@@ -275,7 +275,7 @@ class Trainer:
 
     def restore(self, saved: Path, monitor: Monitor) -> None:
         """Takes back what `save` wrote, so that training goes on as if it had never stopped."""
-        tensors, state = folder.read_training(saved)
+        tensors, state = folder.read_training(saved, verify=False)  # newest_readable did it
         folder.check_tokenizer(state, self.tokenizers)
         if state["corpus_fingerprint"] != self.stream.corpus.fingerprint:
             raise ValueError(
@@ -283,7 +283,7 @@ class Trainer:
                 f"{state['corpus_fingerprint'][:12]}, now {self.stream.corpus.fingerprint[:12]}): restore the files, "
                 "or begin a new run with init_from"
             )
-        weights = folder.read_weights(saved)
+        weights = folder.read_weights(saved, verify=False)
         if self.average is not None:
             self.average = {name: weights[name].to(self.device) for name in self.model.weights()}
         weights = {n.removeprefix("weights."): w for n, w in tensors.items() if n.startswith("weights.")} or weights

@@ -2,93 +2,21 @@
 
 import dataclasses
 import json
-import random
-import signal
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig, from_mapping
 from mt.data.batch import collate
 from mt.data.encoded import encode_corpus
 from mt.training import trainer as room
 from mt.training.distributed import Group
 from mt.training.run import train
-from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
 from mt.training.validation import Validation
 from mt.translation.translator import load_translator
-
-WORDS = [
-    "tea",
-    "rice",
-    "red",
-    "green",
-    "good",
-    "books",
-    "read",
-    "they",
-    "eat",
-    "drink",
-    "every",
-    "day",
-    "love",
-    "china",
-]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    place = tmp_path_factory.mktemp("corpus")
-    generator = random.Random(0)
-    for name, count in (("train", 80), ("valid", 10)):
-        lines = []
-        for _ in range(count):
-            words = [generator.choice(WORDS) for _ in range(generator.randint(1, 9))]
-            lines.append(" ".join(words) + ".\t" + " ".join(reversed(words)).upper() + ".\n")
-        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
-    return place
-
-
-def settings(corpus, run_dir, **trainer):
-    return from_mapping(
-        TrainConfig,
-        {
-            "name": "test",
-            "run_dir": str(run_dir),
-            "device": "cpu",
-            "data": {
-                "source_language": "en",
-                "target_language": "de",
-                "train": {"main": {"path": str(corpus / "train.tsv")}},
-                "valid": {"main": {"path": str(corpus / "valid.tsv")}},
-                "cache_dir": str(corpus / "cache"),
-                "strip_final_stop_probability": 0.3,
-            },
-            "tokenizer": {"vocabulary_size": 350},
-            "model": {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
-            "optim": {"lr": 1e-2, "warmup_steps": 4},
-            "trainer": {
-                "max_steps": 12, "batch_tokens": 60, "validate_every_steps": 6, "log_every_steps": 1,
-                "tensorboard": False,
-                **trainer,
-            },
-        },
-    )  # fmt: skip
-
-
-def final_tensors(run_dir):
-    last = folder.pointed(run_dir, "last")
-    tensors = load_file(last / "training.safetensors")
-    return {**load_file(last / "model.safetensors"), **{f"training.{k}": v for k, v in tensors.items()}}
-
-
-def assert_same(a, b):
-    assert a.keys() == b.keys()
-    different = [name for name in a if not torch.equal(a[name], b[name])]
-    assert not different
+from tests.training.small_runs import assert_same, final_tensors, settings, train_until
 
 
 @pytest.mark.parametrize("extra", [{}, {"ema_decay": 0.9, "accumulate_batches": 2}])
@@ -96,26 +24,10 @@ def test_resuming_equals_never_having_stopped_to_the_bit(corpus, tmp_path, extra
     train(settings(corpus, tmp_path / "straight", **extra), [])
     stopped = settings(corpus, tmp_path / "stopped", **extra)
     for stop_at in (4, 7):
-        _train_until(stopped, stop_at)
+        train_until(stopped, stop_at)
     result = train(stopped, [])
     assert result.finished and result.steps == 12
     assert_same(final_tensors(tmp_path / "straight"), final_tensors(tmp_path / "stopped"))
-
-
-def _train_until(config, step):
-    """Trains until a signal would have come after `step` updates."""
-    with pytest.MonkeyPatch.context() as patch:
-
-        def fit(self, monitor, stop, fit=room.Trainer.fit):
-            def number(request):  # asked for before the update whose end is to be saved
-                return int(signal.SIGTERM) if self.progress.step >= step - 1 else 0
-
-            patch.setattr(StopRequest, "number", number)
-            return fit(self, monitor, stop)
-
-        patch.setattr(room.Trainer, "fit", fit)
-        result = train(config, [])
-    assert not result.finished and result.steps == step
 
 
 def test_two_runs_are_the_same_and_the_seed_matters(corpus, tmp_path):
@@ -289,7 +201,7 @@ def test_half_precision_learns_and_resumes_to_the_bit(corpus, tmp_path, precisio
     first = json.loads(next(line for line in (tmp_path / "straight" / "log.jsonl").open() if '"train"' in line))
     assert result.metrics["loss"] < 0.8 * first["loss"]
     stopped = settings(corpus, tmp_path / "stopped", **extra)
-    _train_until(stopped, 5)
+    train_until(stopped, 5)
     train(dataclasses.replace(stopped, resume=True), [])
     straight, resumed = final_tensors(tmp_path / "straight"), final_tensors(tmp_path / "stopped")
     assert straight["output_table"].dtype == torch.float32

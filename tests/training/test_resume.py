@@ -1,0 +1,225 @@
+"""Going on with a run: what is kept, what is refused, what is told. Equality to the bit is tested in test_run.py."""
+
+import dataclasses
+import json
+import threading
+
+import pytest
+import torch
+import yaml
+
+from mt import checkpoint as folder
+from mt.config import TrainConfig, from_mapping
+from mt.data.encoded import encode_corpus
+from mt.training.run import train
+from mt.training.stream import BatchStream
+from tests.training.small_runs import assert_same, final_tensors, settings, train_until
+
+
+def events(run_dir, kind):
+    lines = (run_dir / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def messages(run_dir):
+    return "\n".join(event["text"] for event in events(run_dir, "message"))
+
+
+@pytest.fixture(scope="module")
+def encoded(corpus, tmp_path_factory):
+    config = settings(corpus, tmp_path_factory.mktemp("runs") / "run", max_steps=1)
+    train(config, [])
+    tokenizers = folder.load_tokenizers(config.run_dir and folder.Path(config.run_dir))
+    return config, tokenizers, encode_corpus(config.data.train, config.data, tokenizers)
+
+
+def stream(encoded, prefetch_updates=0, batches_per_update=1, rank=0, world_size=1):
+    config, tokenizers, data = encoded
+    trainer = dataclasses.replace(config.trainer, prefetch_updates=prefetch_updates)
+    return BatchStream(data, tokenizers, trainer, 0.3, batches_per_update, rank, world_size)
+
+
+def same_batches(a, b):
+    return all(x.pairs == y.pairs and torch.equal(x.source, y.source) and x.dropout_seed == y.dropout_seed
+               for x, y in zip(a.batches, b.batches, strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_batches_prepared_ahead_are_the_same_and_none_is_lost(encoded, ahead):
+    plain, prepared = stream(encoded), stream(encoded, prefetch_updates=ahead)
+    for _ in range(40):  # over several epochs
+        one, other = plain.next_window(), prepared.next_window()
+        assert same_batches(one, other)
+        assert (plain.epoch, plain.next_batch) == (prepared.epoch, prepared.next_batch) == (one.epoch, one.next_batch)
+    assert plain.epoch > 1
+    resumed = stream(encoded, prefetch_updates=ahead)
+    resumed.next_window()
+    resumed.seek(prepared.epoch, prepared.next_batch)
+    assert same_batches(resumed.next_window(), plain.next_window())
+    for opened in (prepared, resumed):
+        opened.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batches")]
+
+
+def test_an_error_in_the_thread_reaches_the_training(encoded, monkeypatch):
+    prepared = stream(encoded, prefetch_updates=2)
+    monkeypatch.setattr(prepared, "batch", lambda epoch, index: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        prepared.next_window()
+    prepared.close()
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_ranks_get_disjoint_shares_that_make_up_each_update(encoded, world_size):
+    whole = stream(encoded, batches_per_update=4)
+    ranks = [stream(encoded, batches_per_update=4, rank=r, world_size=world_size) for r in range(world_size)]
+    for _ in range(20):
+        window, shares = whole.next_window(), [rank.next_window() for rank in ranks]
+        assert sorted(b.pairs for share in shares for b in share.batches) == sorted(b.pairs for b in window.batches)
+        assert {(share.epoch, share.next_batch) for share in shares} == {(window.epoch, window.next_batch)}
+
+
+def test_dropout_masks_follow_the_place_not_what_ran_before(corpus, tmp_path):
+    first, second = settings(corpus, tmp_path / "a", max_steps=3), settings(corpus, tmp_path / "b", max_steps=3)
+    for config in (first, second):
+        config.model.dropout = 0.3
+    train(first, [])
+    torch.manual_seed(99)
+    torch.rand(1000)
+    train(second, [])
+    assert_same(final_tensors(tmp_path / "a"), final_tensors(tmp_path / "b"))
+
+
+def test_a_saved_configuration_reproduces_the_run_to_the_bit(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "first", ema_decay=0.9), ["mt", "train", "x=1"])
+    again = from_mapping(TrainConfig, yaml.safe_load((tmp_path / "first" / "config.yaml").read_text()))
+    train(dataclasses.replace(again, run_dir=str(tmp_path / "again")), [])
+    assert_same(final_tensors(tmp_path / "first"), final_tensors(tmp_path / "again"))
+    record = json.loads((tmp_path / "first" / "versions.json").read_text())
+    assert record["command"] == ["mt", "train", "x=1"] and set(record["corpora"]) == {"train", "valid"}
+    assert record["corpora"] == json.loads((tmp_path / "again" / "versions.json").read_text())["corpora"]
+    assert {"mt", "git_commit", "torch", "python"} <= record.keys()
+
+
+def test_another_batch_size_begins_the_next_epoch_and_says_so(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run")
+    train_until(config, 4)
+    before = folder.read_state(folder.pointed(tmp_path / "run", "last"))["progress"]
+    assert before["epoch"] == 0 and before["next_batch"] > 0
+    config.trainer.batch_tokens = 90
+    config.trainer.max_steps = 5
+    train(config, [])
+    after = folder.read_state(folder.pointed(tmp_path / "run", "last"))["progress"]
+    assert (after["epoch"], after["next_batch"]) == (1, 1)
+    text = messages(tmp_path / "run")
+    assert "trainer.batch_tokens: 60 -> 90" in text and "the rest of epoch 1 is left out, epoch 2 begins" in text
+
+
+def test_changed_settings_are_applied_and_told(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run")
+    train_until(config, 4)
+    config.optim.lr = 1e-4
+    config.optim.schedule = "constant"
+    train(config, [])
+    assert "optim.lr: 0.01 -> 0.0001" in messages(tmp_path / "run")
+    assert events(tmp_path / "run", "train")[-1]["learning_rate"] == pytest.approx(1e-4)
+    assert folder.load_config(tmp_path / "run").optim.lr == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"optim": {"optimizer": "muon"}}, "optim.optimizer=muon"),
+        ({"trainer": {"seed": 2}}, "trainer.seed=2"),
+        ({"trainer": {"ema_decay": 0.9}}, "trainer.ema_decay=0.9"),
+        ({"model": {"d_ff": 64}}, "model.d_ff=64"),
+        ({"init_from": "runs/other"}, "init_from=runs/other"),
+    ],
+)
+def test_what_cannot_change_is_refused_by_name(corpus, tmp_path, change, named):
+    config = settings(corpus, tmp_path / "run")
+    train_until(config, 2)
+    before = final_tensors(tmp_path / "run")
+    for room, values in change.items():
+        if room == "init_from":
+            config.init_from = values
+        else:
+            setattr(config, room, dataclasses.replace(getattr(config, room), **values))
+    with pytest.raises(ValueError, match=f"{named}: the run in .* was begun with .*init_from"):
+        train(config, [])
+    assert_same(before, final_tensors(tmp_path / "run"))
+
+
+def test_a_corpus_that_changed_meanwhile_is_refused(corpus, tmp_path):
+    text = (corpus / "train.tsv").read_text(encoding="utf-8")
+    own = tmp_path / "train.tsv"
+    own.write_text(text, encoding="utf-8")
+    config = settings(corpus, tmp_path / "run")
+    config.data.train["main"].path = str(own)
+    train_until(config, 2)
+    own.write_text(text.replace("tea", "rice"), encoding="utf-8")
+    with pytest.raises(ValueError, match="data.train: the pairs differ from those that .* restore the files"):
+        train(config, [])
+    own.write_text(text, encoding="utf-8")
+    assert train(config, []).finished
+
+
+def test_the_limit_of_a_session_saves_and_the_same_command_goes_on(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=60, max_session_minutes=0.005)
+    sessions = 0
+    while True:
+        result = train(config, [])
+        sessions += 1
+        if result.finished:
+            break
+        assert result.stopped_by == "max_session_minutes"
+    assert sessions > 1
+    train(settings(corpus, tmp_path / "straight", max_steps=60), [])
+    assert_same(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "straight"))
+
+
+def test_a_finished_run_goes_on_when_a_limit_is_raised(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "run", max_steps=6), [])
+    result = train(settings(corpus, tmp_path / "run", max_steps=12), [])
+    assert result.finished and result.steps == 12
+    train(settings(corpus, tmp_path / "straight", max_steps=12), [])
+    assert_same(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "straight"))
+
+
+def test_a_kill_before_the_last_validation_leaves_it_to_the_next_session(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=5, validate_every_steps=100, save_every_steps=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mt.training.trainer.validate", lambda *arguments: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            train(config, [])
+    assert folder.read_state(folder.pointed(tmp_path / "run", "last"))["step"] == 5
+    result = train(config, [])
+    assert result.finished and result.metrics["loss"] > 0
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_and_the_best_stays_known(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", validate_every_steps=3, keep_last_checkpoints=3)
+    train_until(config, 10)
+    newest = folder.pointed(tmp_path / "run", "last") / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="step_00000010.*trying the checkpoint before it"):
+        train(config, [])
+    train(settings(corpus, tmp_path / "straight", validate_every_steps=3), [])
+    assert_same(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "straight"))
+    assert folder.pointed(tmp_path / "run", "best").name == folder.pointed(tmp_path / "straight", "best").name
+
+
+def test_saves_between_validations(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "run", save_every_steps=4, validate_every_steps=6, keep_last_checkpoints=9), [])
+    assert [event["step"] for event in events(tmp_path / "run", "save")] == [4, 6, 8, 12]
+    train(settings(corpus, tmp_path / "straight"), [])
+    assert_same(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "straight"))
+
+
+def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_skipped_steps=40)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mt.training.trainer.clip_gradients", lambda model, largest: torch.tensor(float("nan")))
+        with pytest.raises(ValueError, match="in 40 updates in a row, the last at update 1, epoch .* pairs,"):
+            train(config, [])
+    assert messages(tmp_path / "run").count("gradients are not finite") == 7  # 1, 2, 3, 4, 8, 16, 32
