@@ -151,10 +151,7 @@ def test_reading_a_big_corpus_twice_costs_little_memory(encoded, prefetch_update
     result = json.loads(run(READ_TWICE, folder, tokenizers, prefetch_updates))
     # Pages of the corpus file come and go as the system likes; the plan of an epoch adds to its first second only.
     first, second = result["medians"]
-    print(
-        f"text {text_mb} MB, prefetch_updates={prefetch_updates}: {first:.0f} MB, then {second:.0f} MB without the corpus file",
-        result["peak"],
-    )
+    print(f"prefetch_updates={prefetch_updates}: text {text_mb} MB, {result}")
     assert result["seen"] == 2 * result["pairs"] > 1.9 * PAIRS
     assert result["peak"] <= text_mb + 500
     assert second <= 1.05 * first
