@@ -80,7 +80,8 @@ class DataConfig:
     valid: dict[str, CorpusConfig] = field(default_factory=dict)
     test: dict[str, CorpusConfig] = field(default_factory=dict)
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
-    cache_dir: str = "data/cache"  # encoded corpora, one folder per fingerprint
+    # encoded corpora, one folder per fingerprint; null: data/cache, or RUN/cache where that cannot be written
+    cache_dir: str | None = None
     # chance that a training pair ending in a full stop on both sides loses both, so that the model knows text without
     strip_final_stop_probability: float = 0.0
 

@@ -23,6 +23,7 @@ from mt.data.clean import clean_pairs
 from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.tokenizer import TokenizerPair
 
+DEFAULT_CACHE_DIR = "data/cache"
 FORMAT_VERSION = 1  # raise it when the files or what cleaning and encoding do to a pair change
 _BATCH_PAIRS = 10_000
 _BATCH_CHARACTERS = 1 << 26  # Arrow's offsets are 31-bit: a batch of very long texts is cut earlier
@@ -149,11 +150,11 @@ def encode_corpus(
     if not corpora:
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
     fingerprint = _fingerprint(corpora, data, tokenizers, clean, split)
-    cache_dir = Path(data.cache_dir)
+    cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"data.cache_dir={data.cache_dir}: cannot be created ({error.strerror})") from error
+        raise ValueError(f"data.cache_dir={cache_dir}: cannot be created ({error.strerror})") from error
     folder = cache_dir / fingerprint
     with FileLock(cache_dir / f"{fingerprint}.lock"):
         if folder.exists():

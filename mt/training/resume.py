@@ -9,7 +9,7 @@ from mt.config import TrainConfig, to_mapping
 FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")
 FREE = ("resume", "run_dir", "device", "data.cache_dir")  # say where and how, not what
-LEFT_BEFORE_A_RUN_BEGINS = ("log.jsonl", "tensorboard")  # by a start that ended before its first checkpoint
+LEFT_BEFORE_A_RUN_BEGINS = ("log.jsonl", "tensorboard", "cache")  # by a start that ended before its first checkpoint
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
+import dataclasses
 import os
 import time
 import warnings
@@ -9,10 +10,10 @@ from pathlib import Path
 import torch
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig
+from mt.config import DataConfig, TrainConfig
 from mt.data.clean import clean_pairs
 from mt.data.corpus import check_corpora, read_corpora
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.tokenizer import TokenizerPair, train_tokenizers
@@ -66,6 +67,8 @@ def _device(name: str, group: Group) -> torch.device:
 def _look(run_dir: Path, config: TrainConfig) -> Found:
     found = look_into(run_dir, config)
     if not found.finished:
+        if not config.data.train:
+            raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
         check_corpora(config.data)
     return found
 
@@ -91,7 +94,8 @@ def _prepare(
         tokenizers = folder.load_tokenizers(run_dir)
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
-    train_corpus, valid_corpus = _encode(config, tokenizers, group, monitor)
+    data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
+    train_corpus, valid_corpus = _encode(data, tokenizers, group, monitor)
     trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus, group)
     _describe(trainer, train_corpus, monitor)
     if config.init_from:  # before anything is written; a resumed run's own weights replace these
@@ -109,16 +113,28 @@ def _prepare(
     return trainer
 
 
+def _cache_dir(data: DataConfig, run_dir: Path) -> Path:
+    """Returns the folder of the encoded corpora: shared by all runs, or the run's own where that fails."""
+    if data.cache_dir is not None:
+        return Path(data.cache_dir)
+    shared = Path(DEFAULT_CACHE_DIR)
+    try:
+        shared.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return run_dir / "cache"
+    return shared if os.access(shared, os.W_OK) else run_dir / "cache"
+
+
 def _encode(
-    config: TrainConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
+    data: DataConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
 ) -> tuple[EncodedCorpus, EncodedCorpus | None]:
     """Returns the training and the validation corpus. The first rank encodes them, the others read its cache."""
     if not group.first:
         group.wait()
-    train_corpus = encode_corpus(config.data.train, config.data, tokenizers)
+    train_corpus = encode_corpus(data.train, data, tokenizers)
     valid_corpus = None
-    if config.data.valid:
-        valid_corpus = encode_corpus(config.data.valid, config.data, tokenizers, clean=False, split="valid")
+    if data.valid:
+        valid_corpus = encode_corpus(data.valid, data, tokenizers, clean=False, split="valid")
         empty = int(((valid_corpus.source_lengths == 0) | (valid_corpus.target_lengths == 0)).sum())
         if empty:
             monitor.message(f"warning: data.valid: {empty} of {len(valid_corpus)} pairs have an empty side")

@@ -216,6 +216,25 @@ def test_saves_between_validations(corpus, tmp_path):
     assert_same(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "straight"))
 
 
+def test_a_current_folder_that_cannot_be_written_is_fine(corpus, tmp_path, monkeypatch):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "data").write_text("a file where the cache would go")
+    monkeypatch.chdir(tmp_path / "start")
+    config = settings(corpus, tmp_path / "run", max_steps=2)
+    config.data.cache_dir = None
+    train_until(config, 1)
+    assert train(config, []).finished
+    assert list((tmp_path / "run" / "cache").iterdir()) and [p.name for p in (tmp_path / "start").iterdir()] == ["data"]
+
+
+def test_no_corpus_is_refused_before_anything_is_made(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run")
+    config.data.train = {}
+    with pytest.raises(ValueError, match="data.train: no corpus given"):
+        train(config, [])
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_skipped_steps=40)
     with pytest.MonkeyPatch.context() as patch:
