@@ -21,6 +21,21 @@ test-demo: venv  ## the demo's promises: its BLEU floor and its sentence (as lon
 test-multi30k: venv  ## a second corpus through the same commands: 200 updates on Multi30k (minutes)
 	$(BIN)/python -m pytest -m slow tests/slow/test_multi30k.py
 
+test-faults: venv  ## kill a training more than fifty times, fill up its disk (10 minutes)
+	$(BIN)/python -m pytest -s -m slow tests/slow/test_faults.py
+
+test-fuzz: venv  ## more than 10,000 odd inputs to readers, settings and tokenizer (minutes)
+	$(BIN)/python -m pytest -s -m slow tests/slow/test_fuzz.py
+
+test-memory: venv  ## memory with big corpora (10 minutes)
+	$(BIN)/python -m pytest -s -m slow tests/slow/test_memory.py
+
+test-folders: venv  ## commands started in odd folders (minutes)
+	$(BIN)/python -m pytest -m slow tests/slow/test_working_folder.py tests/slow/test_wheel.py
+
+coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
+	$(BIN)/python -m pytest -q -m "not slow" --cov=mt --cov-report=term-missing:skip-covered
+
 lint: venv  ## find faults in form
 	$(BIN)/ruff check .
 
@@ -39,4 +54,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders coverage lint format clean

@@ -101,7 +101,7 @@ class TokenizerConfig:
     source_normalization: Literal["identity", "nfkc", "nfkc_casefold"] = "identity"  # joint: must equal the target's
     target_normalization: Literal["identity", "nfkc"] = "identity"
     character_coverage: float = 0.9995  # share of characters that get a piece; the rest is spelled in bytes
-    training_sentences: int = 1_000_000  # per side, a seeded random sample of the corpus
+    training_sentences: int = 1_000_000  # per side at most, and 50 million characters: a seeded random sample
 
     def __post_init__(self) -> None:
         _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300)

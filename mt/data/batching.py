@@ -32,8 +32,8 @@ def plan_epoch(
     same arguments give the same plan on any machine. source_lengths, target_lengths: [pairs] tokens without </s>.
     """
     rng = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, epoch]))
-    order = rng.permutation(len(source_lengths))
-    cost = np.maximum(source_lengths, target_lengths).astype(np.int64) + 1
+    order = rng.permutation(np.arange(len(source_lengths), dtype=np.int32))  # half the memory of permutation(count)
+    cost = np.maximum(source_lengths, target_lengths).astype(np.int32) + 1
     pools = cut_by_budget(cost[order], batch_tokens * pool_batches)
     batches: list[np.ndarray] = []
     for start, end in zip(pools[:-1], pools[1:], strict=True):

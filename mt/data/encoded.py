@@ -24,7 +24,7 @@ from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
-FORMAT_VERSION = 1  # raise it when the files or what cleaning and encoding do to a pair change
+FORMAT_VERSION = 2  # raise it when the files or what cleaning and encoding do to a pair change
 _BATCH_PAIRS = 10_000
 _BATCH_CHARACTERS = 1 << 26  # Arrow's offsets are 31-bit: a batch of very long texts is cut earlier
 _SCHEMA = pa.schema(
@@ -242,7 +242,7 @@ def _has_tokens(source: list[int], target: list[int], cleaning: CleaningConfig, 
         counts["empty target" if source else "empty source"] += 1
         return False
     if max(len(source), len(target)) > cleaning.max_tokens:
-        counts["too many tokens"] += 1
+        counts["too many source tokens" if len(source) > cleaning.max_tokens else "too many target tokens"] += 1
         return False
     return True
 

@@ -43,7 +43,14 @@ def score_corpus(
     if not hypotheses:
         raise ValueError("0 hypotheses and 0 references: there is nothing to score")
     _warn_if_tokenised(hypotheses, references)
-    metrics = {"bleu": make_bleu(tokenizer or bleu_tokenizer(target_language)), "chrf": CHRF()}
+    bleu = tokenizer or bleu_tokenizer(target_language)
+    if bleu == "13a" and sum(bool(re.search(_CJK, line)) for line in references) * 2 > len(references):
+        warnings.warn(
+            f"most references are Chinese or Japanese, but {target_language!r} is scored with tok:13a, which cuts no "
+            "words there: set data.target_language=zh or ja, or choose the tokenizer with --bleu-tokenizer",
+            stacklevel=2,
+        )
+    metrics = {"bleu": make_bleu(bleu), "chrf": CHRF()}
     scores = {}
     for key, metric in metrics.items():
         result = metric.corpus_score(hypotheses, [references])

@@ -70,7 +70,7 @@ class BatchStream:
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the micro-batches of an epoch, each an array of pair indices."""
         if epoch not in self._plans:
-            c = self.config
+            c, self._plans = self.config, {}  # the last epoch's plan makes room first
             lengths = self.corpus.source_lengths, self.corpus.target_lengths
             plan = plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch)
             self._plans = {epoch: plan}

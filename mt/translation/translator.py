@@ -1,7 +1,6 @@
 """From strings to strings: the one way to decode, for validation, the command line and servers."""
 
 import math
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ import torch
 
 from mt.checkpoint import check_tokenizer, load_config, load_tokenizers, load_weights, pointed, read_state
 from mt.config import DecodeConfig
+from mt.data.clean import is_empty
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.model.layout import Layout
@@ -18,7 +18,6 @@ from mt.model.transformer import Transformer
 from mt.tokenizer import EOS_ID, TokenizerPair
 from mt.translation.beam import Hypothesis, beam_search
 
-_INVISIBLE = {"Zs", "Zl", "Zp", "Cc", "Cf"}  # Unicode categories: spaces, separators, controls, zero-width characters
 _LINES_SHOWN = 10  # in a warning
 
 
@@ -54,7 +53,7 @@ class Translator:
         done so far, after each batch. Warns of sources that were cut and of unfinished translations; line numbers
         there begin at first_line. Raises ValueError where n_best is more than decode.beam_size.
         """
-        sources = [[] if _is_blank(text) else ids for text, ids in zip(texts, self._encode(texts), strict=True)]
+        sources = [[] if is_empty(text) else ids for text, ids in zip(texts, self._encode(texts), strict=True)]
         results = [[Translation("", 0.0, [], False, False)] for _ in texts]
         done = sum(not ids for ids in sources)
         was_training = self.model.training
@@ -156,10 +155,6 @@ def load_translator(
     if model.device.type == "cpu":
         keep_freed_memory()
     return Translator(model, tokenizers, decode or config.decode)
-
-
-def _is_blank(text: str) -> bool:
-    return all(unicodedata.category(character) in _INVISIBLE for character in text)
 
 
 def _list(lines: list[str]) -> str:

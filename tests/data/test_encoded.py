@@ -61,11 +61,13 @@ def test_ids_are_views_of_the_file(tmp_path, tokenizers: TokenizerPair) -> None:
 
 
 def test_training_drops_both_sides_and_counts(tmp_path, tokenizers: TokenizerPair) -> None:
-    pairs = [("tea", "茶"), ("", "空"), ("a " * 30, "b " * 30), ("rice", "\u3000"), ("rice", "米")]
+    pairs = [("tea", "茶"), ("", "空"), ("a " * 30, "b"), ("a", "b " * 30), ("rice", "\u3000"), ("rice", "米")]
     data = data_config(tmp_path, pairs, max_tokens=20)
     result = encode_corpus(data.train, data, tokenizers)
     assert [result.texts(i) for i in range(len(result))] == [("tea", "茶"), ("rice", "米")]
-    assert result.counts == {"empty source": 1, "empty target": 1, "too many tokens": 1}
+    assert result.counts == {
+        "empty source": 1, "empty target": 1, "too many source tokens": 1, "too many target tokens": 1,
+    }  # fmt: skip
     again = encode_corpus(data.train, data, tokenizers)
     assert again.counts == result.counts and again.fingerprint == result.fingerprint
 
@@ -131,7 +133,7 @@ def test_failure_leaves_no_folder(tmp_path, tokenizers: TokenizerPair) -> None:
 
 def test_nothing_left_states_the_counts(tmp_path, tokenizers: TokenizerPair) -> None:
     data = data_config(tmp_path, [("", "空"), ("a " * 30, "b " * 30)], max_tokens=5)
-    with pytest.raises(ValueError, match="data.train: no pair is left .*empty source: 1, too many tokens: 1"):
+    with pytest.raises(ValueError, match="data.train: no pair is left .*empty source: 1, too many source tokens: 1"):
         encode_corpus(data.train, data, tokenizers)
     with pytest.raises(ValueError, match="data.valid: no corpus given"):
         encode_corpus({}, data, tokenizers, split="valid")

@@ -82,6 +82,11 @@ def test_plain_text_gives_no_warning():
     assert scores["bleu"].value == pytest.approx(100) and scores["chrf"].value == pytest.approx(100)
 
 
+def test_chinese_scored_by_western_words_gives_a_warning():
+    with pytest.warns(UserWarning, match="'en' is scored with tok:13a, .*target_language=zh or ja"):
+        assert score_corpus(["我爱中国的茶。"], ["我爱中国的茶。"], "en")["bleu"].value == 0.0
+
+
 def test_different_lengths_and_nothing_are_refused():
     with pytest.raises(ValueError, match="3 hypotheses but 2 references"):
         score_corpus(["a", "b", "c"], ["a", "b"], "en")

@@ -22,7 +22,7 @@ from mt import checkpoint as folder
 
 pytestmark = pytest.mark.slow
 KILLS = 54
-STEPS = 700
+STEPS = 450
 STOPPED_AND_SAVED = 75
 WORDS = "tea rice red green good books read they eat drink every day love china".split()
 
@@ -101,9 +101,9 @@ def kill(process: subprocess.Popen, run_dir: Path, generator: random.Random) -> 
     kind = generator.choice(["starting", "training", "training", "saving", "saving"])
     number = generator.choice([signal.SIGTERM, signal.SIGKILL])
     if kind == "starting":
-        time.sleep(generator.uniform(0.1, 4.0))
+        time.sleep(generator.uniform(0.1, 3.0))
     else:
-        goal = steps_logged(run_dir) + generator.randint(1, 15)
+        goal = steps_logged(run_dir) + generator.randint(1, 9)
         wait_until(process, lambda: steps_logged(run_dir) >= goal)
         if kind == "saving":
             wait_until(process, lambda: saving(run_dir))

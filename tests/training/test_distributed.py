@@ -122,9 +122,7 @@ def test_two_ranks_equal_one_process(corpus, alone, tmp_path):
     losses = [[event["loss"] for event in events(place, "train")] for place in (alone, run_dir)]
     assert len(losses[0]) == 20 and losses[0] == pytest.approx(losses[1], abs=1e-5)  # sums over both ranks
     scores = [[(e["loss"], e["chrf"]) for e in events(place, "valid")] for place in (alone, run_dir)]
-    assert scores[0] == [
-        pytest.approx(values, abs=1e-5) for values in scores[1]
-    ]  # shared out
+    assert scores[0] == [pytest.approx(values, abs=1e-5) for values in scores[1]]  # shared out
     epochs = events(run_dir, "train")[-1]["epoch"]
     assert epochs > 1 and epochs % 1 > 0  # the smaller last update of an epoch was among them
 
