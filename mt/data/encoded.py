@@ -119,8 +119,8 @@ class EncodedCorpus:
             raise IndexError(f"pair {i} of {len(self)}")
 
     def _lengths(self, column: str) -> np.ndarray:
-        offsets = [batch.column(column).offsets.to_numpy() for batch in self._batches]
-        return np.concatenate([np.empty(0), *map(np.diff, offsets)], dtype=np.int32, casting="unsafe")
+        lengths = [np.diff(_offsets(batch.column(column))) for batch in self._batches]
+        return np.concatenate([np.empty(0, dtype=np.int32), *lengths])
 
     def _starts(self, column: str) -> np.ndarray:
         starts = [np.empty(0, dtype=np.int64)]
@@ -128,8 +128,13 @@ class EncodedCorpus:
             ids = batch.column(column)
             place = ids.values.buffers()[1]
             first = (place.address - self._buffer.address) // 4 if place is not None and place.size else 0
-            starts.append(ids.offsets.to_numpy()[:-1].astype(np.int64) + first)
+            starts.append(_offsets(ids)[:-1].astype(np.int64) + first)
         return np.concatenate(starts)
+
+
+def _offsets(column: pa.ListArray) -> np.ndarray:
+    """Returns where each list begins, and the end: int32 [rows + 1]. (Arrow's own to_numpy imports pandas.)"""
+    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
 
 
 def encode_corpus(

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from mt.config import OptimConfig
 from mt.model.transformer import Transformer
@@ -20,75 +21,93 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     return x.mT if matrices.shape[-2] > matrices.shape[-1] else x
 
 
-class Muon(torch.optim.Optimizer):
+class AdamW:
+    """Adam with decoupled weight decay, by torch's fused kernel.
+
+    Not torch.optim.AdamW itself, whose base class imports torch.compile's machinery: three seconds of every start.
+    """
+
+    def __init__(self, decayed: list[Tensor], plain: list[Tensor], config: OptimConfig, fused: bool) -> None:
+        self.groups = [(decayed, config.weight_decay), (plain, 0.0)]
+        self.peak, self.config, self.fused = config.lr, config, fused
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        for parameter in decayed + plain:
+            step = torch.zeros((), dtype=torch.float32, device=parameter.device if fused else "cpu")
+            self.state[parameter] = {"step": step} | {
+                key: torch.zeros_like(parameter, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")
+            }
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        for group, weight_decay in self.groups:
+            parameters = [parameter for parameter in group if parameter.grad is not None]
+            states = [self.state[parameter] for parameter in parameters]
+            adamw(
+                parameters,
+                [parameter.grad for parameter in parameters],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [],
+                [state["step"] for state in states],
+                fused=self.fused,
+                amsgrad=False,
+                beta1=self.config.beta1,
+                beta2=self.config.beta2,
+                lr=lr,
+                weight_decay=weight_decay,
+                eps=self.config.eps,
+                maximize=False,
+            )
+
+
+class Muon:
     """Momentum whose update is orthogonalised, for matrices; equal shapes are done in one stack.
 
     An update of a [rows, columns] matrix is scaled by sqrt(max(1, rows/columns)). Fused projections are taken apart, so
     that each of Q, K and V is orthogonalised on its own.
     """
 
-    def __init__(
-        self, parameters: list[Tensor], fused: list[int], lr: float, momentum: float, weight_decay: float
-    ) -> None:
+    def __init__(self, parameters: list[Tensor], fused: list[int], config: OptimConfig) -> None:
         self.fused = fused  # into how many matrices of equal size each parameter is taken apart, by rows
-        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.peak, self.momentum, self.weight_decay = config.muon_lr, 0.95, config.weight_decay
+        self.state = {p: {"momentum": torch.zeros_like(p, requires_grad=False)} for p in parameters}
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        group = self.param_groups[0]
+    def step(self, lr: float) -> None:
         stacks: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
-        for parameter, fused in zip(group["params"], self.fused, strict=True):
+        for (parameter, state), fused in zip(self.state.items(), self.fused, strict=True):
             if parameter.grad is None:
                 continue
-            state = self.state[parameter]
-            if "momentum" not in state:
-                state["momentum"] = torch.zeros_like(parameter)
-            momentum = state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
-            update = parameter.grad.lerp(momentum, group["momentum"])  # Nesterov's
+            momentum = state["momentum"].lerp_(parameter.grad, 1 - self.momentum)
+            update = parameter.grad.lerp(momentum, self.momentum)  # Nesterov's
             for part, matrix in zip(update.chunk(fused), parameter.chunk(fused), strict=True):
                 stacks.setdefault(part.shape, []).append((part, matrix))
         for (rows, columns), pairs in stacks.items():
             updates = orthogonalise(torch.stack([update for update, _ in pairs]))
-            scale = group["lr"] * max(1.0, rows / columns) ** 0.5
+            scale = lr * max(1.0, rows / columns) ** 0.5
             for update, (_, matrix) in zip(updates, pairs, strict=True):
-                matrix.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=scale)
+                matrix.mul_(1 - lr * self.weight_decay).sub_(update, alpha=scale)
 
 
 class Optimizer:
     """AdamW, with Muon beside it for the hidden matrices where the settings ask for it; one handle on both."""
 
     def __init__(self, model: Transformer, config: OptimConfig) -> None:
-        names = {id(p): n for n, p in model.named_parameters()}
         hidden = {n: p for n, p in model.named_parameters() if p.ndim == 2 and "layers." in n}
         by_muon = hidden if config.optimizer == "muon" else {}
         rest = [p for n, p in model.named_parameters() if n not in by_muon]
         decayed = [p for p in rest if p.ndim == 2]
         plain = [p for p in rest if p.ndim != 2]  # biases and norms are not decayed
-        self.parts: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(
-                [
-                    {"params": decayed, "weight_decay": config.weight_decay},
-                    {"params": plain, "weight_decay": 0.0},
-                ],
-                lr=config.lr,
-                betas=(config.beta1, config.beta2),
-                eps=config.eps,
-                fused=model.device.type != "mps",
-            )  # fmt: skip
-        ]
-        self.peaks = [config.lr]
+        self.parts: list[AdamW | Muon] = [AdamW(decayed, plain, config, fused=model.device.type != "mps")]
         if by_muon:
             fused = [3 if ".query_key_value" in n else 2 if ".key_value" in n else 1 for n in by_muon]
-            self.parts.append(Muon(list(by_muon.values()), fused, config.muon_lr, 0.95, config.weight_decay))
-            self.peaks.append(config.muon_lr)
-        self.names = names
+            self.parts.append(Muon(list(by_muon.values()), fused, config))
+        self.names = {id(p): n for n, p in model.named_parameters()}
 
     def step(self, factor: float) -> None:
         """Applies the gradients at `factor` times the peak learning rates."""
-        for part, peak in zip(self.parts, self.peaks, strict=True):
-            for group in part.param_groups:
-                group["lr"] = peak * factor
-            part.step()
+        for part in self.parts:
+            part.step(part.peak * factor)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all state as tensors named optimizer.PARAMETER.KEY; a step count is a scalar tensor."""
@@ -100,16 +119,11 @@ class Optimizer:
         }
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Takes back what `tensors` returned."""
-        for part in self.parts:
-            for group in part.param_groups:
-                for parameter in group["params"]:
-                    prefix = f"optimizer.{self.names[id(parameter)]}."
-                    state = {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
-                    if state:
-                        part.state[parameter] = {
-                            k: v.clone() if k == "step" else v.to(parameter.device).clone() for k, v in state.items()
-                        }
+        """Takes back what `tensors` returned. Raises ValueError where one is missing."""
+        for name, own in self.tensors().items():
+            if name not in tensors:
+                raise ValueError(f"the checkpoint has no {name}: it was made with another optimizer or is not complete")
+            own.copy_(tensors[name])
 
 
 def clip_gradients(model: nn.Module, largest: float) -> Tensor:

@@ -61,8 +61,15 @@ def test_ids_are_views_of_the_file(tmp_path, tokenizers: TokenizerPair) -> None:
 
 
 def test_training_drops_both_sides_and_counts(tmp_path, tokenizers: TokenizerPair) -> None:
-    pairs = [("tea", "茶"), ("", "空"), ("a " * 30, "b"), ("a", "b " * 30), ("rice", "\u3000"), ("rice", "米")]
-    data = data_config(tmp_path, pairs, max_tokens=20)
+    pairs = [
+        ("tea", "茶"),
+        ("", "空"),
+        ("a " * 18, "b c d e f"),
+        ("a b c d e", "b " * 18),
+        ("rice", "\u3000"),
+        ("rice", "米"),
+    ]
+    data = data_config(tmp_path, pairs, max_tokens=16)
     result = encode_corpus(data.train, data, tokenizers)
     assert [result.texts(i) for i in range(len(result))] == [("tea", "茶"), ("rice", "米")]
     assert result.counts == {
@@ -74,7 +81,7 @@ def test_training_drops_both_sides_and_counts(tmp_path, tokenizers: TokenizerPai
 
 def test_validation_keeps_every_line(tmp_path, tokenizers: TokenizerPair) -> None:
     pairs = [("tea.", "茶。"), ("", "空"), ("a " * 30, "b " * 30), ("", "")]
-    data = data_config(tmp_path, pairs, max_tokens=20)
+    data = data_config(tmp_path, pairs, max_tokens=16)
     result = encode_corpus(data.train, data, tokenizers, clean=False, split="valid")
     assert [result.texts(i) for i in range(len(result))] == pairs
     assert result.source_lengths.tolist()[1::2] == [0, 0] and result.counts == {}

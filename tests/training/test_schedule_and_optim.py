@@ -1,5 +1,8 @@
 """Rates against worked numbers; optimizers against torch and against an exact decomposition."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -54,6 +57,52 @@ def test_state_survives_a_round_trip(name):
     run(stopped, second, 3, 3)
     for a, b in zip(straight.parameters(), stopped.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_adamw_equals_torch():
+    model, twin = tiny(), tiny()
+    config = OptimConfig(lr=1e-2, weight_decay=0.1, eps=1e-6)
+    optimizer = Optimizer(model, config)
+    groups = [
+        {"params": [p for p in twin.parameters() if p.ndim == 2], "weight_decay": 0.1},
+        {"params": [p for p in twin.parameters() if p.ndim != 2], "weight_decay": 0.0},
+    ]
+    reference = torch.optim.AdamW(groups, lr=5e-3, betas=(config.beta1, config.beta2), eps=1e-6)
+    for _ in range(4):
+        for parameter, other in zip(model.parameters(), twin.parameters(), strict=True):
+            parameter.grad = torch.randn_like(parameter)
+            other.grad = parameter.grad.clone()
+        optimizer.step(0.5)
+        reference.step()
+    for parameter, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(parameter, other, rtol=1e-6, atol=1e-7)
+
+
+def test_a_missing_tensor_of_the_optimizer_is_named():
+    optimizer = Optimizer(tiny(), OptimConfig())
+    tensors = optimizer.tensors()
+    del tensors["optimizer.output_table.exp_avg"]
+    with pytest.raises(ValueError, match="no optimizer.output_table.exp_avg"):
+        optimizer.load_tensors(tensors)
+
+
+def test_starting_imports_nothing_that_costs_seconds_and_is_not_used(tmp_path):
+    code = """
+import sys
+import torch
+from mt.config import ModelConfig, OptimConfig
+from mt.model.transformer import Transformer
+from mt.training import run
+from mt.training.optim import Optimizer
+model = Transformer(ModelConfig(d_model=8, d_ff=8, n_heads=1, encoder_layers=1, decoder_layers=1), 9, 9)
+optimizer = Optimizer(model, OptimConfig(optimizer="muon"))
+for parameter in model.parameters():
+    parameter.grad = torch.ones_like(parameter)
+optimizer.step(1.0)
+print([name for name in ("torch._dynamo", "sympy", "pandas", "datasets", "tensorboard") if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"
 
 
 def test_orthogonalise_brings_singular_values_near_one():
