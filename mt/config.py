@@ -101,6 +101,10 @@ class TokenizerConfig:
     source_normalization: Literal["identity", "nfkc", "nfkc_casefold"] = "identity"  # joint: must equal the target's
     target_normalization: Literal["identity", "nfkc"] = "identity"
     character_coverage: float = 0.9995  # share of characters that get a piece; the rest is spelled in bytes
+    # chance that a merge is left out of a training sentence, anew each time it is seen (algorithm=bpe); 0: off
+    bpe_dropout: float = 0.0
+    # training sentences are cut anew each time, drawn from all ways by their probability^alpha (unigram); null: off
+    unigram_alpha: float | None = None
     training_sentences: int = 1_000_000  # per side at most, and 50 million characters: a seeded random sample
 
     def __post_init__(self) -> None:
@@ -109,6 +113,16 @@ class TokenizerConfig:
             _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300)
         _in_range("tokenizer", "character_coverage", self.character_coverage, 0.98, 1.0)  # SentencePiece's own range
         _in_range("tokenizer", "training_sentences", self.training_sentences, 1)
+        _in_range("tokenizer", "bpe_dropout", self.bpe_dropout, 0, 0.9)
+        _in_range("tokenizer", "unigram_alpha", self.unigram_alpha or 0, 0, 10)
+        _require(
+            not self.bpe_dropout or self.algorithm == "bpe",
+            f"tokenizer.bpe_dropout={self.bpe_dropout} needs tokenizer.algorithm=bpe; unigram has unigram_alpha",
+        )
+        _require(
+            self.unigram_alpha is None or self.algorithm == "unigram",
+            f"tokenizer.unigram_alpha={self.unigram_alpha} needs tokenizer.algorithm=unigram; bpe has bpe_dropout",
+        )
         _require(
             not self.joint or self.source_normalization == self.target_normalization,
             f"tokenizer.joint=true needs equal normalisation on both sides; got source_normalization="

@@ -10,6 +10,7 @@ import hashlib
 import io
 import random
 import re
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ _TRAINING_CHARACTERS = 4096  # longer training lines are cut into parts; Sentenc
 _SAMPLE_CHARACTERS = 50_000_000  # of both sides; SentencePiece takes about 25 bytes for each: below 2 GB in all
 _LOST_SHOWN = 40  # in a warning
 _TRAINING_THREADS = 4  # fixed, since sums of probabilities, and with them the pieces, depend on it
+_SEEDING = threading.Lock()  # the seed is one for the whole process
 _RULES = {"identity": "identity", "nfkc": "nfkc", "nfkc_casefold": "nfkc_cf"}
 
 
@@ -69,6 +71,26 @@ class Tokenizer:
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Returns the piece ids of each text, without bos and eos; an empty text has none."""
         return self._processor.encode([_SEPARATORS.sub(" ", text) for text in texts])
+
+    def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
+        """Returns the piece ids of each text, cut at random: the same for the same seed.
+
+        alpha: with BPE the chance that a merge is left out (Provilkov et al. 2020); with a unigram model the power of
+        the probabilities of all ways to cut a text (Kudo 2018).
+        """
+        clean = [_SEPARATORS.sub(" ", text) for text in texts]
+        found: list[list[int]] = []
+
+        def draw() -> None:
+            found.extend(self._processor.encode(clean, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1))
+
+        # SentencePiece keeps a generator for each thread, and seeds it when the thread first draws
+        with _SEEDING:
+            sentencepiece.set_random_generator_seed(seed % 2**32)
+            thread = threading.Thread(target=draw)
+            thread.start()
+            thread.join()
+        return found
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text of piece ids: one line of valid UTF-8.

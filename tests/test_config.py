@@ -53,6 +53,8 @@ def test_round_trip_through_json() -> None:
             {"tokenizer": {"source_vocabulary_size": 500}},
             "tokenizer.source_vocabulary_size=500 has no effect with tokenizer.joint=true",
         ),
+        ({"tokenizer": {"bpe_dropout": 0.1}}, "tokenizer.bpe_dropout=0.1 needs tokenizer.algorithm=bpe"),
+        ({"tokenizer": {"algorithm": "bpe", "unigram_alpha": 0.1}}, "needs tokenizer.algorithm=unigram"),
         ({"decode": {"no_repeat_ngram_size": -1}}, "decode.no_repeat_ngram_size=-1: must be at least 0"),
         ({"data": {"test": {"a/b": {"path": "x"}}}}, "data.test: 'a/b' names a corpus and its results"),
         ({"data": {"test": {"..": {"path": "x"}}}}, "data.test: '..' names a corpus and its results"),

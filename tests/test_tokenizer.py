@@ -147,6 +147,16 @@ def test_characters_that_normalising_changes_are_listed(joint: bool) -> None:
     assert lost_characters(train(texts).target, ["a\u2581b \ufffd\t\r"]) == ["\u2581", "\ufffd"]
 
 
+@pytest.mark.parametrize(("algorithm", "alpha"), [("unigram", 0.02), ("bpe", 0.3)])
+def test_sampled_pieces_say_the_same_text_and_follow_the_seed(algorithm, alpha):
+    texts = ["red tea and green tea", "they drink tea every day", "rice and tea", *CHINESE]
+    tokenizer = train(texts * 5, algorithm=algorithm).source
+    first, again, other = (tokenizer.sample(texts, alpha, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert first != tokenizer.encode(texts)
+    assert [tokenizer.decode(ids) for ids in first] == texts
+
+
 @pytest.mark.parametrize("texts", [[], ["", " \t\u2028"]])
 def test_nothing_to_train_on(texts: list[str]) -> None:
     with pytest.raises(ValueError, match="no words to train on"):

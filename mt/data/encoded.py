@@ -61,7 +61,7 @@ class EncodedCorpus:
         self.fingerprint: str = metadata["fingerprint"]
         self.counts: Counter[str] = Counter(metadata["dropped"])
         # the whole file as numbers, so that the tokens of any pairs are gathered in one go
-        self._words = np.frombuffer(self._buffer, dtype=np.int32, count=self._buffer.size // 4)
+        self.words = np.frombuffer(self._buffer, dtype=np.int32, count=self._buffer.size // 4)
 
     def __len__(self) -> int:
         return int(self._first_pairs[-1])
@@ -81,19 +81,13 @@ class EncodedCorpus:
 
     @cached_property
     def source_starts(self) -> np.ndarray:
-        """Returns where the source tokens of each pair begin, for `gather`: int64 [pairs]."""
+        """Returns where the source tokens of each pair begin in `words`: int64 [pairs]."""
         return self._starts("source_ids")
 
     @cached_property
     def target_starts(self) -> np.ndarray:
-        """Returns where the target tokens of each pair begin, for `gather`: int64 [pairs]."""
+        """Returns where the target tokens of each pair begin in `words`: int64 [pairs]."""
         return self._starts("target_ids")
-
-    def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Returns the tokens of all given spans, one after the other: int32 [sum of lengths]."""
-        ends = np.cumsum(lengths, dtype=np.int64)
-        total = int(ends[-1]) if len(ends) else 0
-        return self._words[np.arange(total) + np.repeat(starts - (ends - lengths), lengths)]
 
     def source_ids(self, i: int) -> np.ndarray:
         """Returns the source ids of pair i: a read-only int32 view into the file, [source_lengths[i]]."""
@@ -112,7 +106,7 @@ class EncodedCorpus:
 
     def _view(self, i: int, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         self._check(i)
-        return self._words[starts[i] : starts[i] + lengths[i]]
+        return self.words[starts[i] : starts[i] + lengths[i]]
 
     def _check(self, i: int) -> None:
         if not 0 <= i < len(self):
@@ -130,6 +124,13 @@ class EncodedCorpus:
             first = (place.address - self._buffer.address) // 4 if place is not None and place.size else 0
             starts.append(_offsets(ids)[:-1].astype(np.int64) + first)
         return np.concatenate(starts)
+
+
+def gather(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the given spans of `words`, one after the other: [sum of lengths]."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    return words[np.arange(total) + np.repeat(starts - (ends - lengths), lengths)]
 
 
 def _offsets(column: pa.ListArray) -> np.ndarray:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mt.config import TrainerConfig
+from mt.config import TrainConfig
 from mt.data.batch import Batch, pack
 from mt.data.batching import plan_epoch
-from mt.data.encoded import EncodedCorpus
+from mt.data.encoded import EncodedCorpus, gather
 from mt.tokenizer import Tokenizer, TokenizerPair
 
+Side = tuple[np.ndarray, np.ndarray, np.ndarray]  # tokens, and where each sentence begins in them, and its length
 FINAL_STOPS = ".!?。！？"
 
 
@@ -41,14 +42,14 @@ class BatchStream:
         self,
         corpus: EncodedCorpus,
         tokenizers: TokenizerPair,
-        config: TrainerConfig,
-        strip_final_stop_probability: float,
+        config: TrainConfig,
         batches_per_update: int,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.corpus, self.config = corpus, config
-        self.strip_probability = strip_final_stop_probability
+        self.corpus, self.tokenizers, self.config = corpus, tokenizers, config.trainer
+        self.strip_probability = config.data.strip_final_stop_probability
+        self.sampling_alpha = config.tokenizer.bpe_dropout or config.tokenizer.unigram_alpha
         self.batches_per_update, self.rank, self.world_size = batches_per_update, rank, world_size
         self.source_stops, self.target_stops = _stop_ids(tokenizers.source), _stop_ids(tokenizers.target)
         self._plans: dict[int, list[np.ndarray]] = {}
@@ -95,29 +96,44 @@ class BatchStream:
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Returns one micro-batch of an epoch's plan."""
-        corpus, pairs = self.corpus, self.plan(epoch)[index]
-        source_starts, target_starts = corpus.source_starts[pairs], corpus.target_starts[pairs]
-        source_lengths, target_lengths = corpus.source_lengths[pairs], corpus.target_lengths[pairs]
+        pairs = self.plan(epoch)[index]
         random = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 1, index, epoch]))
         dropout_seed = int(random.integers(2**63))
+        sides = self._stored(pairs) if self.sampling_alpha is None else self._sampled(pairs, random)
+        (source_words, source_starts, source_lengths), (target_words, target_starts, target_lengths) = sides
         if self.strip_probability:
             stripped = random.random(len(pairs)) < self.strip_probability
-            for starts, lengths, stops in (
-                (source_starts, source_lengths, self.source_stops),
-                (target_starts, target_lengths, self.target_stops),
-            ):
-                stripped &= (lengths > 1) & np.isin(corpus.gather(starts + lengths - 1, np.ones_like(pairs)), stops)
+            for (words, starts, lengths), stops in zip(sides, (self.source_stops, self.target_stops), strict=True):
+                stripped &= (lengths > 1) & np.isin(words[starts + lengths - 1], stops)
             source_lengths, target_lengths = source_lengths - stripped, target_lengths - stripped
         order = np.lexsort((source_lengths, target_lengths))  # equal lengths side by side: attention needs no padding
         source_lengths, target_lengths = source_lengths[order], target_lengths[order]
         return pack(
-            corpus.gather(source_starts[order], source_lengths),
+            gather(source_words, source_starts[order], source_lengths),
             source_lengths,
-            corpus.gather(target_starts[order], target_lengths),
+            gather(target_words, target_starts[order], target_lengths),
             target_lengths,
             pairs[order],
             dropout_seed=dropout_seed,
         )
+
+    def _stored(self, pairs: np.ndarray) -> tuple[Side, Side]:
+        c = self.corpus
+        source = c.words, c.source_starts[pairs], c.source_lengths[pairs]
+        return source, (c.words, c.target_starts[pairs], c.target_lengths[pairs])
+
+    def _sampled(self, pairs: np.ndarray, random: np.random.Generator) -> tuple[Side, Side]:
+        """Cuts the sentences into pieces anew. (The plan goes by their usual lengths.)"""
+        sides = []
+        for texts, tokenizer in zip(
+            zip(*(self.corpus.texts(int(i)) for i in pairs), strict=True),
+            (self.tokenizers.source, self.tokenizers.target),
+            strict=True,
+        ):
+            ids = tokenizer.sample(list(texts), self.sampling_alpha, int(random.integers(2**32)))
+            lengths = np.array([len(i) for i in ids], dtype=np.int64)
+            sides.append((np.array([i for sentence in ids for i in sentence]), np.cumsum(lengths) - lengths, lengths))
+        return tuple(sides)
 
 
 class _Ahead:

@@ -76,8 +76,7 @@ class Trainer:
         self.stream = BatchStream(
             train_corpus,
             tokenizers,
-            config.trainer,
-            config.data.strip_final_stop_probability,
+            config,
             self.progress.batches_per_update,
             group.rank,
             group.world_size,

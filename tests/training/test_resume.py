@@ -36,7 +36,8 @@ def encoded(corpus, tmp_path_factory):
 def stream(encoded, prefetch_updates=0, batches_per_update=1, rank=0, world_size=1):
     config, tokenizers, data = encoded
     trainer = dataclasses.replace(config.trainer, prefetch_updates=prefetch_updates)
-    return BatchStream(data, tokenizers, trainer, 0.3, batches_per_update, rank, world_size)
+    config = dataclasses.replace(config, trainer=trainer)
+    return BatchStream(data, tokenizers, config, batches_per_update, rank, world_size)
 
 
 def same_batches(a, b):
@@ -59,6 +60,29 @@ def test_batches_prepared_ahead_are_the_same_and_none_is_lost(encoded, ahead):
     for opened in (prepared, resumed):
         opened.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("batches")]
+
+
+def test_sentences_are_cut_anew_each_epoch_and_the_same_on_resuming(encoded):
+    config, tokenizers, data = encoded
+    config = dataclasses.replace(config, tokenizer=dataclasses.replace(config.tokenizer, unigram_alpha=0.02))
+    config.data.strip_final_stop_probability = 0.0
+
+    def sampled(prefetch_updates):
+        trainer = dataclasses.replace(config.trainer, prefetch_updates=prefetch_updates)
+        return BatchStream(data, tokenizers, dataclasses.replace(config, trainer=trainer), 1)
+
+    plain, ahead = sampled(0), sampled(2)
+    cuts = [set(), set()]
+    for _ in range(25):
+        window = plain.next_window()
+        assert same_batches(window, ahead.next_window())
+        for batch in window.batches:
+            ids = batch.source.split(list(batch.source_layout.lengths))
+            for pair, sentence in zip(batch.pairs, ids, strict=True):
+                assert tokenizers.source.decode(sentence.tolist()) == data.texts(pair)[0]
+                cuts[min(plain.epoch, 1)].add((pair, tuple(sentence.tolist())))
+    ahead.close()
+    assert len(cuts[0] & cuts[1]) < 0.5 * len(cuts[1])
 
 
 def test_an_error_in_the_thread_reaches_the_training(encoded, monkeypatch):

@@ -46,7 +46,7 @@ def test_accumulating_equals_one_big_batch(corpus, tmp_path):
     data = encode_corpus(config.data.train, config.data, tokenizers)
     trainer = room.Trainer(config, tmp_path / "run", torch.device("cpu"), tokenizers, data, None, Group())
     trainer.model.double()
-    stream = BatchStream(data, tokenizers, config.trainer, 0.0, 1)
+    stream = BatchStream(data, tokenizers, plain(config), 1)
     parts = [stream.next_window().batches[0] for _ in range(3)]
     pairs = [pair for part in parts for pair in part.pairs]
     whole = collate([data.source_ids(i) for i in pairs], [data.target_ids(i) for i in pairs], pairs)
@@ -85,7 +85,7 @@ def test_every_pair_once_an_epoch_also_across_an_interruption(corpus, tmp_path):
     data = encode_corpus(config.data.train, config.data, tokenizers)
 
     def stream():
-        return BatchStream(data, tokenizers, config.trainer, 0.3, 1)
+        return BatchStream(data, tokenizers, config, 1)
 
     first, seen = stream(), []
     while first.epoch == 0:
@@ -107,7 +107,7 @@ def test_final_stops_are_taken_from_both_sides_or_neither(corpus, tmp_path):
     data = encode_corpus(config.data.train, config.data, tokenizers)
 
     def ends(probability):
-        stream = BatchStream(data, tokenizers, config.trainer, probability, 1)
+        stream = BatchStream(data, tokenizers, plain(config, probability), 1)
         counts = []
         for _ in range(len(stream.plan(0))):
             batch = stream.next_window().batches[0]
@@ -121,6 +121,11 @@ def test_final_stops_are_taken_from_both_sides_or_neither(corpus, tmp_path):
     assert ends(0.0) == 2 * len(data)
     assert ends(1.0) == 0
     assert 0 < ends(0.7) < len(data) and ends(0.7) % 2 == 0
+
+
+def plain(config, strip_final_stop_probability=0.0):
+    data = dataclasses.replace(config.data, strip_final_stop_probability=strip_final_stop_probability)
+    return dataclasses.replace(config, data=data)
 
 
 def _after(stream, windows):
