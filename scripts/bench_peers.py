@@ -36,7 +36,10 @@ NEVER = 10**9  # updates
 
 
 def train_joeynmt(arguments: argparse.Namespace, shape: Shape, clock: UpdateClock, run_dir: Path) -> None:
-    """JoeyNMT's `train`, called as its command line does. It offers batches by tokens, but none of similar lengths."""
+    """JoeyNMT's `train`, called as its command line does. It offers batches by tokens, but none of similar lengths.
+
+    Its dropout also falls on attention weights, which it cannot leave out; its special ids are its own.
+    """
     import joeynmt.training
 
     step = joeynmt.training.TrainManager._train_step
@@ -59,7 +62,6 @@ def train_joeynmt(arguments: argparse.Namespace, shape: Shape, clock: UpdateCloc
         "dropout": shape.dropout,
         "layer_norm": "pre",
     }
-    special = {"pad_id": PAD_ID, "unk_id": 1, "bos_id": BOS_ID, "eos_id": EOS_ID}
     config = {
         "name": "bench",
         "model_dir": str(run_dir),
@@ -71,7 +73,6 @@ def train_joeynmt(arguments: argparse.Namespace, shape: Shape, clock: UpdateCloc
             "dataset_type": "plain",
             "src": side | {"lang": "source"},
             "trg": side | {"lang": "target"},
-            "special_symbols": special,
         },
         "model": {"tied_embeddings": True, "tied_softmax": True, "encoder": stack, "decoder": stack},
         "training": {
@@ -79,6 +80,7 @@ def train_joeynmt(arguments: argparse.Namespace, shape: Shape, clock: UpdateCloc
             "adam_betas": list(BETAS),
             "learning_rate": LEARNING_RATE,
             "learning_rate_min": 0.0,
+            "scheduling": "warmupinversesquareroot",
             "normalization": "tokens",
             "label_smoothing": LABEL_SMOOTHING,
             "clip_grad_norm": CLIP_NORM,

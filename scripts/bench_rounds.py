@@ -96,37 +96,45 @@ def last_line(log: Path) -> str:
     return (errors or lines or ["no log"])[-1][:160].replace("|", "/")
 
 
+HEAD = [
+    "trainer", "version", "tokens/s", "ratio to mt", "tokens/update", "padding", "tokens and padding/s", "memory, MB",
+    "start, s",
+]  # fmt: skip
+
+
 def table(results: dict[str, list[dict | None]], reasons: dict[str, str]) -> str:
     """Returns medians over the rounds; a ratio is a peer's rate divided by ours of the same round (range behind it)."""
-    head = ["trainer", "version", "tokens/s", "ratio to mt", "tokens/update", "padding", "memory, MB", "start, s"]
-    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    lines = [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
     ours = results.get("mt", [])
     for entry, rounds in results.items():
         done = [result for result in rounds if result is not None]
         if not done:
-            lines.append(f"| {entry} | {reasons[entry]} |" + " |" * (len(head) - 2))
+            lines.append(f"| {entry} | {reasons[entry]} |" + " |" * (len(HEAD) - 2))
             continue
         pairs = [(a, b) for a, b in zip(rounds, ours, strict=False) if a is not None and b is not None]
         ratios = [a["tokens_per_second"] / b["tokens_per_second"] for a, b in pairs]
-        ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
-
-        def median(key: str, done: list[dict] = done) -> float:
-            return statistics.median(result[key] for result in done)
-
         cells = [
-            entry, f"{done[0]['version']}, torch {done[0]['torch']}", f"{median('tokens_per_second'):,.0f}", ratio,
-            f"{median('tokens_per_update'):,.0f}", f"{median('padding_share'):.1%}", f"{median('peak_memory_mb'):,.0f}",
-            f"{median('seconds_to_first_update'):.1f}",
-        ]  # fmt: skip
+            entry,
+            f"{done[0]['version']}, torch {done[0]['torch']}",
+            f"{_median(done, 'tokens_per_second'):,.0f}",
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-",
+            f"{_median(done, 'tokens_per_update'):,.0f}",
+            f"{_median(done, 'padding_share'):.1%}",
+            f"{_median(done, 'tokens_per_second') / (1 - _median(done, 'padding_share')):,.0f}",
+            f"{_median(done, 'peak_memory_mb'):,.0f}",
+            f"{_median(done, 'seconds_to_first_update'):.1f}",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
-    for result in ours[-1:]:
-        if result is not None:
-            lines.append("")
-            lines.append(
-                f"mt: {result['mflop_per_token']} MFLOP a token, {result['roofline_share']:.0%} of the "
-                f"{result['matmul_gflops']} GFLOP/s of matrix products alone."
-            )
+    done = [result for result in ours if result is not None]
+    if done:
+        share, gflops = _median(done, "roofline_share"), _median(done, "matmul_gflops")
+        lines.append(f"\nmt: {done[0]['mflop_per_token']} MFLOP a token, {share:.0%} of the {gflops:.0f} GFLOP/s of")
+        lines.append("matrix products alone.")
     return "\n".join(lines)
+
+
+def _median(results: list[dict], key: str) -> float:
+    return statistics.median(result[key] for result in results)
 
 
 if __name__ == "__main__":

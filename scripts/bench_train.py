@@ -39,16 +39,15 @@ def main(arguments: argparse.Namespace) -> dict[str, object]:
     prepare_process(arguments)
     import torch  # after the number of threads is set
 
-    from mt.versions import versions
-
     torch.set_num_threads(arguments.threads)
     shape = SHAPES[arguments.shape]
     config = make_config(arguments, shape)
+    prepared = (arguments.work / "tokenizer").exists()
     tokenizers, corpus = prepare_corpus(config)
     clock = train(config, tokenizers, corpus, arguments)
     result = {
         "trainer": "mt",
-        "version": (versions()["git_commit"] or "?")[:9],
+        "version": version(),
         "torch": torch.__version__,
     } | clock.report()
     source, target = int(corpus.source_lengths.sum()) + len(corpus), int(corpus.target_lengths.sum()) + len(corpus)
@@ -59,6 +58,7 @@ def main(arguments: argparse.Namespace) -> dict[str, object]:
         "shape": arguments.shape,
         "threads": arguments.threads,
         "batch_tokens": arguments.batch_tokens,
+        "prepared_before": prepared,  # else start and memory are those of training the tokenizer
         "vocabulary": tokenizers.target.size,
         "mflop_per_token": round(mflop, 3),
         "matmul_gflops": round(gflops, 2),
@@ -187,6 +187,14 @@ def best_seconds(rows: int, inputs: int, outputs: int) -> float:
             tries.append(time.perf_counter() - start)
         times.append(min(tries))
     return sum(times)
+
+
+def version() -> str:
+    """Returns the commit, with -dirty after it where files were changed."""
+    from mt.versions import versions
+
+    commit, mark, _ = (versions()["git_commit"] or "unknown").partition("-dirty")
+    return commit[:9] + mark
 
 
 if __name__ == "__main__":
