@@ -73,7 +73,7 @@ class UpdateClock:
 
     def begin(self, real_tokens: int, positions: int, sentences: int) -> None:
         """real_tokens: source and target tokens that are not padding, </s> counted; positions: padding included."""
-        if len(self.marks) == 1:
+        if not self.marks:  # when it begins, since first batches differ in size
             self.first_update_seconds = seconds_since_process_start()
         self.marks.append((time.monotonic(), real_tokens, positions, sentences))
 
