@@ -36,6 +36,9 @@ test-folders: venv  ## commands started in odd folders (minutes)
 coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
 	$(BIN)/python -m pytest -q -m "not slow" --cov=mt --cov-report=term-missing:skip-covered
 
+bench-train: venv  ## training speed beside peers, on an otherwise idle machine (an hour)
+	scripts/bench_peers.sh --source data/multi30k/train.en.gz --target data/multi30k/train.de.gz
+
 lint: venv  ## find faults in form
 	$(BIN)/ruff check .
 
@@ -54,4 +57,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders coverage lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders coverage bench-train lint format clean

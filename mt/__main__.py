@@ -1,5 +1,7 @@
 """The command line: `mt` and `python -m mt`. The one place where an error becomes a line on stderr and an exit code."""
 
+import errno
+import os
 import re
 import sys
 import warnings
@@ -23,7 +25,7 @@ def main() -> None:
         print(f"error: {_describe_usage(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except (ValueError, OSError) as error:  # OSError: a file that is missing or closed to us, a full disk
-        print(f"error: {_describe(error)}", file=sys.stderr)
+        _report(_describe(error))
         sys.exit(USER_ERROR)
     except (RuntimeError, MemoryError) as error:  # torch reports memory that is not there as a RuntimeError
         if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
@@ -36,10 +38,22 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
+def _report(text: str) -> None:
+    """Shows an error; of several ranks that meet it before they are connected, and so all alike, the first does."""
+    rank = os.environ.get("RANK", "0")
+    distributed = sys.modules.get("torch.distributed")
+    if rank == "0":
+        print(f"error: {text}", file=sys.stderr)
+    elif distributed is not None and distributed.is_initialized():
+        print(f"rank {rank}: error: {text}", file=sys.stderr)
+
+
 def _describe(error: ValueError | OSError) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if error.errno == errno.ENOSPC:
+            text += "; make room on that disk (run_dir, data.cache_dir), and give the same command again"
     return " ".join(text.split())
 
 

@@ -19,6 +19,7 @@ import json
 import math
 import os
 import shutil
+import uuid
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ from mt.tensors import (
     check_fit,
     check_sha256,
     copy_weights,
+    find_not_finite,
     one_line,
     read_tensors,
     save_tensors,
@@ -71,7 +73,8 @@ def create_run(
     (run_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     tokenizers.save(run_dir / TOKENIZER)
     _sync_files(run_dir / TOKENIZER)
-    _write(run_dir / VERSIONS, _to_json({**versions(), "command": command, "corpora": corpora or {}}))
+    record = {**versions(), "command": command, "corpora": corpora or {}, "run": uuid.uuid4().hex}
+    _write(run_dir / VERSIONS, _to_json(record))
     update_config(run_dir, config)
 
 
@@ -79,6 +82,18 @@ def update_config(run_dir: Path, config: TrainConfig) -> None:
     """Replaces the settings of a run, which a resumed session may change."""
     text = yaml.safe_dump(to_mapping(config), allow_unicode=True, sort_keys=False)
     _write(run_dir / CONFIG, text.encode())
+
+
+def read_record(run_dir: Path) -> dict[str, Any]:
+    """Returns what create_run noted: versions, command, corpora, and "run", a name that no other run has.
+
+    Empty where the file is missing or damaged: nothing but the record is lost then.
+    """
+    try:
+        record = json.loads((run_dir / VERSIONS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def load_config(run_dir: Path) -> TrainConfig:
@@ -89,7 +104,11 @@ def load_config(run_dir: Path) -> TrainConfig:
     if not is_run(run_dir):
         raise ValueError(f"{run_dir} is not a run folder: no {CONFIG}; train with mt train run_dir={run_dir}")
     try:
-        return from_mapping(TrainConfig, yaml.safe_load(file.read_bytes()))
+        settings = yaml.safe_load(file.read_bytes())
+        missing = [key for key in to_mapping(TrainConfig()) if not isinstance(settings, dict) or key not in settings]
+        if missing:
+            raise ValueError(f"damaged: {missing[0]} is missing; restore the file, a copy is in each state.json")
+        return from_mapping(TrainConfig, settings)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file}: {one_line(error)}") from error
 
@@ -312,6 +331,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         raise ValueError(f"{file}: has format {state['format']}, this mt reads up to {FORMAT}; use a newer mt")
     if not isinstance(state, dict) or not all(isinstance(state.get(key), kind) for key, kind in _STATE_KINDS.items()):
         raise ValueError(f"{file}: damaged (must hold {', '.join(_STATE_KINDS)})")
+    if checkpoint.name.startswith("step_") and checkpoint.name != f"step_{state['step']:08d}":
+        raise ValueError(f"{file}: is of update {state['step']}, which its folder's name is not; rename or remove it")
     digests = state.get("sha256", {})  # states of earlier versions lack it
     if not isinstance(digests, dict) or digests.get(STATE, _state_sha256(state)) != _state_sha256(state):
         raise ValueError(f"{file}: damaged (its values are not those that were saved: another SHA-256)")
@@ -358,6 +379,9 @@ def load_weights(model: nn.Module, checkpoint: Path) -> None:
     weights = read_weights(checkpoint, verify=False)
     check_fit(model, weights, str(file))  # before the bytes: a tensor that is missing is named
     check_bytes(file, read_state(checkpoint))
+    if (name := find_not_finite(weights)) is not None:
+        others = checkpoint_names(checkpoint.parents[1])
+        raise ValueError(f"{file}: {name} holds NaN or infinity; use another checkpoint: {others}")
     copy_weights(model, weights, str(file))
 
 
@@ -370,10 +394,13 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _write_new(file: Path, content: bytes) -> None:
-    with file.open("wb") as output:
-        output.write(content)
-        output.flush()
-        os.fsync(output.fileno())
+    try:
+        with file.open("wb") as output:
+            output.write(content)
+            output.flush()
+            os.fsync(output.fileno())
+    except OSError as error:  # a full disk does not tell which file
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _sync_files(folder: Path) -> None:

@@ -186,8 +186,8 @@ class OptimConfig:
     label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        _in_range("optim", "lr", self.lr, 0)
-        _in_range("optim", "muon_lr", self.muon_lr, 0)
+        _in_range("optim", "lr", self.lr, 0, 1e6)
+        _in_range("optim", "muon_lr", self.muon_lr, 0, 1e6)
         _require(
             self.optimizer == "muon" or self.muon_lr == type(self).muon_lr,
             f"optim.muon_lr={self.muon_lr} has no effect with optim.optimizer={self.optimizer}: set "
@@ -196,8 +196,8 @@ class OptimConfig:
         _in_range("optim", "warmup_steps", self.warmup_steps, 0)
         for name in ("beta1", "beta2"):
             _in_range("optim", name, getattr(self, name), 0, 0.99999)
-        _in_range("optim", "eps", self.eps, 0)
-        _in_range("optim", "weight_decay", self.weight_decay, 0)
+        _in_range("optim", "eps", self.eps, 1e-30, 1)  # smaller is 0 in float32, and 0/0 is not a number
+        _in_range("optim", "weight_decay", self.weight_decay, 0, 1e6)
         _in_range("optim", "clip_norm", self.clip_norm, 0)
         _in_range("optim", "label_smoothing", self.label_smoothing, 0, 0.9)
 
@@ -243,7 +243,8 @@ class TrainerConfig:
     validation_beam_size: int = 1
     best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
     early_stopping_patience: int | None = None  # validations without improvement
-    save_every_steps: int | None = None  # updates between saves; null: only at validations and at the end
+    save_every_minutes: float | None = 10.0  # wall clock between saves, besides those at validations; null: off
+    save_every_steps: int | None = None  # updates between saves, the same way
     keep_last_checkpoints: int = 2  # besides the best and the last
     keep_best_checkpoints: int = 1  # by best_metric
     distributed_timeout_seconds: float = 600.0  # a rank that does not answer for so long ends the others
@@ -260,7 +261,7 @@ class TrainerConfig:
         )
         for name in (
             "max_steps", "max_epochs", "max_minutes", "max_session_minutes", "early_stopping_patience",
-            "save_every_steps",
+            "save_every_steps", "save_every_minutes",
         ):  # fmt: skip
             value = getattr(self, name)
             _require(
@@ -271,7 +272,7 @@ class TrainerConfig:
             "validation_beam_size", "keep_last_checkpoints", "keep_best_checkpoints", "max_skipped_steps",
             "shuffle_pool_batches",
         ):  # fmt: skip
-            _in_range("trainer", name, getattr(self, name), 1)
+            _in_range("trainer", name, getattr(self, name), 1, 2**31 - 1)
         _in_range("trainer", "prefetch_updates", self.prefetch_updates, 0, 1000)
         _in_range("trainer", "distributed_timeout_seconds", self.distributed_timeout_seconds, 1, 1e6)
         _in_range("trainer", "seed", self.seed, 0, 2**63 - 1)

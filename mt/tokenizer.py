@@ -257,6 +257,8 @@ def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normali
             minloglevel=2,  # errors only
         )
     except RuntimeError as error:
+        if "KeyboardInterrupt" in str(error):  # of our iterator, inside SentencePiece
+            raise KeyboardInterrupt from None
         if "all_chars_count" in str(error):  # nothing but ▁, or nothing is left after normalising
             raise ValueError(no_words) from error
         needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))

@@ -1,5 +1,6 @@
 """mt train: settings and overrides -> a run."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,4 +37,10 @@ def _run(config: "TrainConfig") -> None:
     result = train_run(config, sys.argv)
     if not result.finished:  # neither a script nor a multirun should go on
         raise SystemExit(STOPPED_AND_SAVED)
-    print(f"finished: {result.run_dir} ({result.steps} updates, ended by {result.stopped_by})", file=sys.stderr)
+    if os.environ.get("RANK", "0") != "0":
+        return
+    if result.stopped_by is None:
+        how = "in an earlier session; raise trainer.max_steps, max_epochs or max_minutes to go on"
+    else:
+        how = f"ended by {result.stopped_by}"
+    print(f"finished: {result.run_dir} ({result.steps} updates, {how})", file=sys.stderr)

@@ -88,7 +88,8 @@ class Group:
         if self.world_size == 1:
             return module
         ids = [device] if device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
+        with self.watch():
+            return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -107,12 +108,15 @@ class Group:
 
     def _roll_call(self) -> list[int]:
         """Returns the ranks that do not say that they are here."""
-        self._store.set(f"here/{self.rank}", b"1")
         deadline = time.monotonic() + ROLL_CALL_SECONDS
         absent = list(range(self.world_size))
-        while absent and time.monotonic() < deadline:
-            absent = [rank for rank in absent if not self._store.check([f"here/{rank}"])]
-            time.sleep(0.05)
+        try:
+            self._store.set(f"here/{self.rank}", b"1")
+            while absent and time.monotonic() < deadline:
+                absent = [rank for rank in absent if not self._store.check([f"here/{rank}"])]
+                time.sleep(0.05)
+        except dist.DistError:  # the store is gone too, with whoever kept it
+            return []
         return absent
 
 

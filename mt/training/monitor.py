@@ -28,6 +28,7 @@ class Monitor:
 
     def __init__(self, run_dir: Path, tensorboard: bool, heard: bool = True) -> None:
         self._bar: Progress | None = None
+        self._deaf = False  # whether stderr takes nothing more
         self._log: BinaryIO | None = None
         self._writer: SummaryWriter | None = None  # made at the first step, which tells it where a resumed run goes on
         if not heard:
@@ -127,10 +128,13 @@ class Monitor:
         return str(datetime.timedelta(seconds=round(seconds)))
 
     def _show(self, text: str) -> None:
-        if self._log is None:
+        if self._log is None or self._deaf:
             return
         if self._bar is None:
-            print(text, file=sys.stderr, flush=True)
+            try:
+                print(text, file=sys.stderr, flush=True)
+            except OSError:  # who read it has gone, such as `| head`: the training goes on, and its log
+                self._deaf = True
         else:
             self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
@@ -140,8 +144,11 @@ class Monitor:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         finite = {name: None if _is_not_finite(value) else value for name, value in record.items()}
         text = json.dumps({**finite, "time": now}, ensure_ascii=False, allow_nan=False)
-        self._log.write(text.encode("utf-8", errors="backslashreplace") + b"\n")
-        self._log.flush()
+        try:
+            self._log.write(text.encode("utf-8", errors="backslashreplace") + b"\n")
+            self._log.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._log.name) from error
 
 
 def _open_log(file: Path) -> BinaryIO:

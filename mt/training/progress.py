@@ -26,6 +26,11 @@ class Progress:
     loss_scale: float = 1.0  # what an fp16 loss is multiplied with
     finished: bool = False
 
+    def __post_init__(self) -> None:
+        counts = (self.step, self.skipped_steps, self.epoch, self.next_batch, self.validated_step, self.best_step)
+        if min(counts) < 0 or self.batches_per_update < 1 or self.seconds < 0:
+            raise ValueError("progress: counts must be 0 or more, and batches_per_update at least 1")
+
     def share(self, limits: TrainerConfig) -> float:
         """Returns the share (0 to 1) of the first limit that is used up."""
         shares = [0.0]
@@ -57,7 +62,8 @@ class TrainResult:
     run_dir: Path
     steps: int
     metrics: dict[str, float]  # of the last validation: loss, perplexity, bleu, chrf
-    stopped_by: str  # a limit ("max_steps", "early_stopping", ...), the name of a signal, or "max_session_minutes"
+    # a limit ("max_steps", "early_stopping", ...), the name of a signal, or "max_session_minutes"; None: ended before
+    stopped_by: str | None
     finished: bool  # False: the same command goes on
     skipped_steps: int = 0  # updates left out for non-finite gradients
 

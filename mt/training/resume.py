@@ -1,15 +1,24 @@
 """Whether a run folder can be trained into, and what may differ when a run goes on."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from mt import checkpoint as folder
-from mt.config import TrainConfig, to_mapping
+from mt.config import TokenizerConfig, TrainConfig, to_mapping
 
 FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")
-FREE = ("resume", "run_dir", "device", "data.cache_dir")  # say where and how, not what
-LEFT_BEFORE_A_RUN_BEGINS = ("log.jsonl", "tensorboard", "cache")  # by a start that ended before its first checkpoint
+FREE = ("resume", "run_dir", "device", "data.cache_dir", "trainer.max_session_minutes")  # say where and how, not what
+LIMITS = tuple(f"trainer.{name}" for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"))
+SHAPE = ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "norm_position", "norm", "activation",
+         "positions", "tying")  # fmt: skip
+LOCK = ".lock"
+# by a start that ended before config.yaml made the folder a run
+LEFT_BEFORE_A_RUN_BEGINS = ("log.jsonl", "tensorboard", "cache", LOCK, "checkpoints", "tokenizer", "versions.json")
 
 
 @dataclass(frozen=True)
@@ -18,30 +27,66 @@ class Found:
 
     is_run: bool
     saved: Path | None  # the checkpoint to go on from
-    finished: bool  # and none of its limits was changed since
+    changes: tuple[str, ...] = ()  # settings that differ from the run's, as 'key: old -> new'
+    finished: bool = False  # and none of its limits was changed since
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Keeps other processes from training into the folder. Raises ValueError where one does."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(run_dir / LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise ValueError(
+            f"run_dir={run_dir}: another process is training into it; wait for it, or choose another run_dir"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def check_folder(run_dir: Path, config: TrainConfig) -> bool:
+    """Returns whether the folder holds a run. Raises ValueError for a folder that this run must not touch."""
+    if folder.is_run(run_dir):
+        if not config.resume:
+            raise ValueError(f"run_dir={run_dir}: holds a run; resume=true continues it, another run_dir starts anew")
+        return True
+    names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
+    strangers = [name for name in names if name not in LEFT_BEFORE_A_RUN_BEGINS and not name.startswith(".tmp-")]
+    if strangers or folder.list_checkpoints(run_dir):
+        stranger = strangers[0] if strangers else "checkpoints"
+        raise ValueError(
+            f"run_dir={run_dir}: holds {stranger!r} but no run (no config.yaml); choose an empty or new folder"
+        )
+    return False
 
 
 def look_into(run_dir: Path, config: TrainConfig) -> Found:
-    """Returns what is there to go on from. Raises ValueError for a folder that this run must not touch."""
-    if not folder.is_run(run_dir):
-        names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
-        strangers = [name for name in names if name not in LEFT_BEFORE_A_RUN_BEGINS]
-        if strangers:
-            raise ValueError(
-                f"run_dir={run_dir}: holds {strangers[0]!r} but no run (no config.yaml); choose an empty or new folder"
-            )
-        return Found(False, None, False)
-    if not config.resume:
-        raise ValueError(f"run_dir={run_dir}: holds a run; resume=true continues it, another run_dir starts anew")
+    """Returns what there is to go on from. For the process that holds the folder's lock.
+
+    Raises ValueError for settings that the run cannot take over, and where no checkpoint of several can be read.
+    """
+    if not check_folder(run_dir, config):
+        return Found(False, None)
     folder.remove_unfinished(run_dir)
+    found = changes(folder.load_config(run_dir), config)
     saved = folder.newest_readable(run_dir)
-    finished = saved is not None and folder.read_state(saved)["finished"]
-    return Found(True, saved, finished and _limits(folder.load_config(run_dir)) == _limits(config))
-
-
-def _limits(config: TrainConfig) -> tuple[object, ...]:
-    t = config.trainer
-    return t.max_steps, t.max_epochs, t.max_minutes, t.early_stopping_patience
+    state = folder.read_state(saved) if saved is not None else {"finished": False}
+    if saved is not None and state.get("run") != folder.read_record(run_dir).get("run"):
+        raise ValueError(f"{saved}: is of another run than {run_dir}; remove it, or use init_from")
+    finished = state["finished"]
+    keys = [change.split(":")[0] for change in found]
+    if not finished or any(key in LIMITS for key in keys):
+        return Found(True, saved, tuple(found))
+    if found:
+        raise ValueError(
+            f"run_dir={run_dir}: the run is finished, and {found[0]} would change nothing; raise trainer.max_steps, "
+            "max_epochs or max_minutes to go on, or choose another run_dir"
+        )
+    return Found(True, saved, finished=True)
 
 
 def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
@@ -54,11 +99,35 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
         if key.split(".")[0] in FIXED or key in FIXED_ALSO or _switched(key, before.get(key), after.get(key)):
             raise ValueError(
                 f"{key}={after.get(key)}: the run in {new.run_dir or f'runs/{new.name}'} was begun with "
-                f"{before.get(key)}, which cannot change on resume; use init_from for a new run that starts from its "
-                "weights"
+                f"{before.get(key)}, which cannot change on resume; choose another run_dir for a new run, and "
+                "init_from to start it from these weights"
             )
         found.append(f"{key}: {before.get(key)} -> {after.get(key)}")
     return found
+
+
+def with_parents_tokenizer(config: TrainConfig, run_dir: Path) -> tuple[TrainConfig, list[str]]:
+    """Returns the settings with the tokenizer's from init_from, which brings its own, and what that changed.
+
+    How training sentences are cut (bpe_dropout, unigram_alpha) stays as asked for. Raises ValueError where the model
+    has another shape than the parent's.
+    """
+    parent_dir = Path(config.init_from)
+    if folder.is_run(run_dir):
+        if folder.load_config(run_dir).init_from != config.init_from:
+            return config, []  # which is refused when the settings are compared
+        parent_dir = run_dir  # the parent may be gone by now
+    parent = folder.load_config(parent_dir)
+    other = [name for name in SHAPE if getattr(parent.model, name) != getattr(config.model, name)]
+    if other:
+        settings = " ".join(f"model.{name}={getattr(parent.model, name)}" for name in other)
+        raise ValueError(f"init_from={config.init_from}: its model has another shape; set {settings}")
+    own = config.tokenizer
+    sampling = {"bpe_dropout": own.bpe_dropout, "unigram_alpha": own.unigram_alpha}
+    tokenizer: TokenizerConfig = replace(parent.tokenizer, **sampling)
+    before, after = to_mapping(own), to_mapping(tokenizer)
+    told = [f"tokenizer.{key}: {before[key]} -> {after[key]}" for key in before if before[key] != after[key]]
+    return replace(config, tokenizer=tokenizer), told
 
 
 def _switched(key: str, before: object, after: object) -> bool:

@@ -5,6 +5,7 @@ import os
 import time
 import warnings
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -20,9 +21,9 @@ from mt.tokenizer import TokenizerPair, train_tokenizers
 from mt.training.distributed import Group, joined, local_rank
 from mt.training.monitor import Monitor
 from mt.training.progress import TrainResult
-from mt.training.resume import Found, changes, look_into
+from mt.training.resume import Found, check_folder, locked, look_into, with_parents_tokenizer
 from mt.training.signals import StopRequest
-from mt.training.trainer import Trainer
+from mt.training.trainer import Trainer, check_same_pairs
 
 
 def train(config: TrainConfig, command: list[str]) -> TrainResult:
@@ -42,15 +43,31 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
         else:
             torch.set_float32_matmul_precision("high")
         run_dir = Path(config.run_dir or Path("runs") / config.name)
-        found = group.share(_look(run_dir, config) if group.first else None)
-        if found.finished:
-            return _finished(run_dir, found)
-        with Monitor(run_dir, config.trainer.tensorboard, group.first) as monitor, warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *rest: monitor.message(f"warning: {message}")
-            trainer = _prepare(config, run_dir, device, group, found, command, monitor)
-            with StopRequest(session_end) as stop:
-                return trainer.fit(monitor, stop)
+        if group.first:
+            _check(run_dir, config)
+        with locked(run_dir) if group.first else nullcontext():
+            told: list[str] = []
+            if config.init_from:
+                config, told = with_parents_tokenizer(config, run_dir)
+            found = group.share(look_into(run_dir, config) if group.first else None)
+            if found.finished:
+                return _finished(run_dir, found)
+            with Monitor(run_dir, config.trainer.tensorboard, group.first) as monitor, warnings.catch_warnings():
+                warnings.simplefilter("always", UserWarning)
+                warnings.showwarning = lambda message, *rest: monitor.message(f"warning: {message}")
+                for change in told:
+                    monitor.message(f"taken from init_from: {change}")
+                trainer = _prepare(config, run_dir, device, group, found, command, monitor)
+                with StopRequest(session_end) as stop:
+                    return trainer.fit(monitor, stop)
+
+
+def _check(run_dir: Path, config: TrainConfig) -> None:
+    """Raises ValueError for what can be known before anything is written."""
+    if not check_folder(run_dir, config):
+        if not config.data.train:
+            raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
+        check_corpora(config.data)
 
 
 def _device(name: str, group: Group) -> torch.device:
@@ -64,18 +81,9 @@ def _device(name: str, group: Group) -> torch.device:
     return device
 
 
-def _look(run_dir: Path, config: TrainConfig) -> Found:
-    found = look_into(run_dir, config)
-    if not found.finished:
-        if not config.data.train:
-            raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
-        check_corpora(config.data)
-    return found
-
-
 def _finished(run_dir: Path, found: Found) -> TrainResult:
     state = folder.read_state(found.saved)
-    return TrainResult(run_dir, state["step"], state["last_metrics"], "an earlier session", True)
+    return TrainResult(run_dir, state["step"], state["last_metrics"], None, True)
 
 
 def _prepare(
@@ -89,8 +97,8 @@ def _prepare(
 ) -> Trainer:
     """Returns the trainer, ready to go on from where the run stands; the folder is a run by then."""
     if found.is_run:
-        for change in changes(folder.load_config(run_dir), config):
-            monitor.message(f"changed since the last session: {change}")
+        if group.first:
+            check_corpora(config.data)
         tokenizers = folder.load_tokenizers(run_dir)
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
@@ -98,16 +106,20 @@ def _prepare(
     train_corpus, valid_corpus = _encode(data, tokenizers, group, monitor)
     trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus, group)
     _describe(trainer, train_corpus, monitor)
-    if config.init_from:  # before anything is written; a resumed run's own weights replace these
+    if config.init_from and found.saved is None:  # before anything is written
         folder.load_weights(trainer.model, folder.pointed(Path(config.init_from), "best"))
     if found.saved is not None:
         trainer.restore(found.saved, monitor)
+        for change in found.changes:
+            monitor.message(f"changed since the last session: {change}")
         monitor.message(f"resuming {run_dir} at update {trainer.progress.step}")
+    elif found.is_run:
+        check_same_pairs(folder.read_record(run_dir).get("corpora", {}), trainer.fingerprints, run_dir)
+        monitor.message(f"warning: {run_dir} has no checkpoint (yet): its training begins at update 1")
     if group.first:
         if not found.is_run:
-            fingerprints = {"train": train_corpus.fingerprint, "valid": valid_corpus and valid_corpus.fingerprint}
-            folder.create_run(run_dir, config, tokenizers, command, fingerprints)
-        else:
+            folder.create_run(run_dir, config, tokenizers, command, trainer.fingerprints)
+        elif trainer.progress.limit_reached(config.trainer) is None:  # settings of updates that are made
             folder.update_config(run_dir, config)
     group.wait()
     return trainer

@@ -1,16 +1,19 @@
-"""Ctrl-C, SIGTERM and the time limit of a session: a run is asked to save and stop after the present update."""
+"""Ctrl-C, SIGTERM, SIGHUP and the time limit of a session: a run is asked to save and stop after the present update."""
 
 import signal
 import time
 from types import FrameType
 
+# SIGHUP: the terminal is gone; where it is ignored (nohup), it stays so
+SIGNALS = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
 SESSION_LIMIT = 1000  # stands among the numbers of signals for the limit of the session
 SESSION_LIMIT_NAME = "max_session_minutes"
 
 
 class StopRequest:
-    """A context in which SIGINT and SIGTERM set `received` instead of ending the program; a second one ends it at once.
+    """A context in which SIGINT, SIGTERM and SIGHUP set `received` instead of ending the program.
 
+    A second one ends it at once.
     session_end: time.monotonic() at which the session is over, or None.
     """
 
@@ -44,8 +47,9 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
+            for number in SIGNALS:
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._handle)
         except ValueError:  # not in the main thread, where Python allows no handlers
             self._before = {}
         return self

@@ -59,6 +59,8 @@ class BatchStream:
     def seek(self, epoch: int, next_batch: int) -> None:
         """Moves to a place; `next_batch` counts micro-batches of that epoch."""
         self.close()
+        if next_batch and not 0 <= next_batch < len(self.plan(epoch)):
+            raise ValueError(f"micro-batch {next_batch} of epoch {epoch + 1}: the epoch has {len(self.plan(epoch))}")
         self.epoch, self.next_batch = epoch, next_batch
         self.epochs_done = epoch + next_batch / len(self.plan(epoch)) if next_batch else float(epoch)
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig, to_mapping
+from mt.config import TrainConfig, from_mapping, to_mapping
 from mt.data.batch import Batch, pack
 from mt.data.encoded import EncodedCorpus
 from mt.model.attention import attend_varlen, choose_attend
 from mt.model.transformer import Transformer
+from mt.tensors import find_not_finite
 from mt.tokenizer import PAD_ID, TokenizerPair
 from mt.training.distributed import Group, without_sync
 from mt.training.loss import PairLoss
@@ -30,6 +31,7 @@ from mt.translation.translator import Translator
 
 FIRST_LOSS_SCALE = 2.0**16
 UPDATES_PER_LOSS_SCALE_DOUBLING = 2000
+SILENCE_SECONDS = 30.0  # after which a report is due, however few updates there were
 SKIPS_SHOWN = 3  # in a row, before only the 4th, 8th, 16th, ... are
 
 
@@ -81,6 +83,7 @@ class Trainer:
             group.rank,
             group.world_size,
         )
+        self.fingerprints = {"train": train_corpus.fingerprint, "valid": valid_corpus and valid_corpus.fingerprint}
         self.metrics: dict[str, float] = {}
         self.signatures: dict[str, str] = {}  # of the metrics
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
@@ -88,12 +91,14 @@ class Trainer:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
         decode = dataclasses.replace(config.decode, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(self.model, tokenizers, decode)
-        self._session_start, self._seconds_before, self._saved_step = time.monotonic(), 0.0, -1
+        self._session_start, self._seconds_before = time.monotonic(), 0.0
+        self._saved_step, self._saved_seconds, self._reported_seconds = -1, 0.0, 0.0
 
     def fit(self, monitor: Monitor, stop: StopRequest) -> TrainResult:
         """Returns when a limit is reached or a stop is asked for; the state is saved by then."""
         trainer, progress, meter = self.config.trainer, self.progress, Meter()
         self._session_start, self._seconds_before = time.monotonic(), progress.seconds
+        self._saved_seconds = self._reported_seconds = progress.seconds
         asked_to_stop = None
         self.model.train()
         while not (stopped_by := asked_to_stop or progress.limit_reached(trainer)):
@@ -107,13 +112,15 @@ class Trainer:
             meter.target_tokens += sum(batch.target_tokens for batch in window.batches)
             if progress.skipped_in_a_row:
                 continue
-            if progress.step == 1 or progress.step % trainer.log_every_steps == 0:  # the first: a sign of life
+            due = progress.step == 1 or progress.step % trainer.log_every_steps == 0  # the first: a sign of life
+            if due or progress.seconds - self._reported_seconds >= SILENCE_SECONDS:
                 self._report(meter, norm, monitor)
                 meter = Meter()
             pause = time.monotonic()
             if progress.step % trainer.validate_every_steps == 0:
                 self.validate_and_save(monitor)
-            elif trainer.save_every_steps and progress.step % trainer.save_every_steps == 0:
+            elif self._save_is_due():
+                self._check_finite()
                 self.save(monitor)
             meter.start += time.monotonic() - pause
         self.stream.close()
@@ -121,6 +128,7 @@ class Trainer:
         if finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)
         elif self._saved_step < progress.step or finished != progress.finished:
+            self._check_finite()
             self.save(monitor)
         if not finished:
             last = folder.pointed(self.run_dir, "last") if self.group.first else self.run_dir
@@ -138,12 +146,28 @@ class Trainer:
         self.progress.seconds = float(table[:, 1].max())
         return int(table[:, 0].sum()), StopRequest.name_of(int(table[:, 2].max()))
 
+    def _save_is_due(self) -> bool:
+        trainer, progress = self.config.trainer, self.progress
+        if trainer.save_every_steps and progress.step % trainer.save_every_steps == 0:
+            return True
+        minutes = trainer.save_every_minutes  # by the clock that all ranks agreed on
+        return minutes is not None and progress.seconds - self._saved_seconds >= minutes * 60
+
+    def _check_finite(self) -> None:
+        """Raises ValueError where the weights are no longer numbers, so that they are never saved."""
+        if (name := find_not_finite(self.model.weights())) is not None:
+            raise ValueError(
+                f"{name} holds NaN or infinity after update {self.progress.step}: lower optim.lr, or raise optim.eps; "
+                "the last checkpoint is unharmed"
+            )
+
     def _seconds(self) -> float:
         """Returns the seconds of all sessions by this rank's clock."""
         return self._seconds_before + time.monotonic() - self._session_start
 
     def _report(self, meter: Meter, norm: float, monitor: Monitor) -> None:
         progress = self.progress
+        self._reported_seconds = progress.seconds
         loss, source_tokens, target_tokens = self.group.table(meter.sums()).sum(0).tolist()
         values = {
             "loss": loss / target_tokens,
@@ -151,7 +175,7 @@ class Trainer:
             "learning_rate": self._factor(progress.step) * self.config.optim.lr,
             "gradient_norm": norm,
             "epoch": progress.epochs_done,
-            "seconds": progress.seconds,
+            "seconds": self._seconds(),
         }
         monitor.train(progress.step, values, progress.share(self.config.trainer))
 
@@ -224,6 +248,7 @@ class Trainer:
     def validate_and_save(self, monitor: Monitor) -> None:
         """Scores the model (the moving average where there is one), saves, and notes whether it is the best so far."""
         progress, trainer = self.progress, self.config.trainer
+        self._check_finite()
         progress.validated_step = progress.step
         better = False
         if self.valid_corpus is not None:
@@ -233,7 +258,8 @@ class Trainer:
             self.metrics, self.signatures = result.values, result.signatures
             monitor.validation(progress.step, result.values, result.samples)
             value = result.values[trainer.best_metric] * (-1 if trainer.best_metric == "loss" else 1)
-            better = math.isfinite(value) and (progress.best_value is None or value > progress.best_value)
+            better = math.isfinite(value) and math.isfinite(result.values["loss"])
+            better = better and (progress.best_value is None or value > progress.best_value)
             if better:
                 progress.best_value, progress.best_step = value, progress.step
             progress.validations_without_improvement = 0 if better else progress.validations_without_improvement + 1
@@ -242,7 +268,8 @@ class Trainer:
     def save(self, monitor: Monitor) -> None:
         """Writes a checkpoint, to which `last` points; `best` too where it is the best or none was chosen yet."""
         progress = self.progress
-        self._saved_step, validated = progress.step, progress.validated_step == progress.step
+        self._saved_step, self._saved_seconds = progress.step, progress.seconds
+        validated = progress.validated_step == progress.step
         progress.finished = validated and progress.limit_reached(self.config.trainer) is not None
         if not self.group.first:
             return
@@ -262,7 +289,8 @@ class Trainer:
             "model": dataclasses.asdict(self.config.model),
             "config": to_mapping(self.config),
             "tokenizer_fingerprint": self.tokenizers.fingerprint,
-            "corpus_fingerprint": self.stream.corpus.fingerprint,
+            "corpora": self.fingerprints,
+            "run": folder.read_record(self.run_dir).get("run"),
         }
         saved = folder.save_checkpoint(self.run_dir, progress.step, weights, training, state)
         folder.point(self.run_dir, "last", saved)
@@ -276,20 +304,21 @@ class Trainer:
         """Takes back what `save` wrote, so that training goes on as if it had never stopped."""
         tensors, state = folder.read_training(saved, verify=False)  # newest_readable did it
         folder.check_tokenizer(state, self.tokenizers)
-        if state["corpus_fingerprint"] != self.stream.corpus.fingerprint:
-            raise ValueError(
-                f"data.train: the pairs differ from those that {self.run_dir} was trained on (fingerprint "
-                f"{state['corpus_fingerprint'][:12]}, now {self.stream.corpus.fingerprint[:12]}): restore the files, "
-                "or begin a new run with init_from"
-            )
+        for key in ("progress", "corpora", "config", "last_metrics", "signatures"):
+            if not isinstance(state.get(key), dict):
+                raise ValueError(f"{saved}/state.json: damaged ({key} is missing); remove this checkpoint")
+        check_same_pairs(state["corpora"], self.fingerprints, self.run_dir)
+        progress = from_mapping(Progress, state["progress"], f"{saved}/state.json: progress")
         weights = folder.read_weights(saved, verify=False)
         if self.average is not None:
             self.average = {name: weights[name].to(self.device) for name in self.model.weights()}
         weights = {n.removeprefix("weights."): w for n, w in tensors.items() if n.startswith("weights.")} or weights
         folder.copy_weights(self.model, weights, saved)
         self.optimizer.load_tensors(tensors)
+        if (name := find_not_finite(self.model.weights())) is not None:
+            raise ValueError(f"{saved}: {name} holds NaN or infinity; remove it to go on from the checkpoint before")
         batches_per_update = self.progress.batches_per_update
-        self.progress = Progress(**state["progress"])
+        self.progress = progress
         self.progress.finished = False
         self.metrics, self.signatures = state["last_metrics"], state["signatures"]
         self._saved_step = self.progress.step
@@ -306,7 +335,8 @@ class Trainer:
             progress.batches_per_update = batches_per_update
         elif batches_per_update != progress.batches_per_update:
             monitor.message(
-                f"{self.group.world_size} ranks now: an update keeps its {progress.batches_per_update} micro-batches"
+                f"the number of ranks is {self.group.world_size} now: an update keeps its "
+                f"{progress.batches_per_update} micro-batches"
             )
         changed = [n for n in ("batch_tokens", "shuffle_pool_batches") if getattr(trainer, n) != before[n]]
         if changed and progress.next_batch:
@@ -335,6 +365,17 @@ class Trainer:
     def _factor(self, step: int) -> float:
         share = self.progress.share(self.config.trainer)
         return learning_rate_factor(self.config.optim, step, share, self.config.model.d_model)
+
+
+def check_same_pairs(before: dict[str, str | None], now: dict[str, str | None], run_dir: Path) -> None:
+    """Raises ValueError where a split's encoded pairs, by their fingerprints, are not those that a run began with."""
+    for split, fingerprint in before.items():
+        if fingerprint != now.get(split):
+            raise ValueError(
+                f"data.{split}: the pairs differ from those that {run_dir} was begun with (fingerprint "
+                f"{str(fingerprint)[:12]}, now {str(now.get(split))[:12]}): restore the files, or begin a new run with "
+                "init_from"
+            )
 
 
 def _nothing_asked() -> Batch:

@@ -58,9 +58,10 @@ def evaluate(
     """Returns BLEU and chrF by name: of two text files, or else of each of the run's own test corpora (data.test).
 
     Writes NAME.hyp.txt and NAME.json below output_dir (default: results/ in the run), NAME being the source file's name
-    or that of the corpus in data.test. `progress` is called with the sentences done and their total. `bleu_tokenizer`
-    replaces the one that follows from the target language. Raises ValueError, before the model is loaded, for files
-    that are missing, empty or of unequal length, and where NAME would replace what was made from other text.
+    or that of the corpus in data.test, followed by the checkpoint's where that is not "best". `progress` is called with
+    the sentences done and their total. `bleu_tokenizer` replaces the one that follows from the target language. Raises
+    ValueError, before the model is loaded, for files that are missing, empty or of unequal length, and where NAME would
+    replace what was made from other text.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir)
@@ -72,8 +73,9 @@ def evaluate(
         check_corpus(corpus, config.data, labels[name])
     pairs = {name: list(read_corpus(corpus, config.data, labels[name])) for name, corpus in corpora.items()}
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
+    suffix = "" if checkpoint == "best" else f".{checkpoint}"
     for name in corpora:
-        _check_replaces_only_its_own(folder, name, _fingerprint(pairs[name]))
+        _check_replaces_only_its_own(folder, name + suffix, _fingerprint(pairs[name]))
     translator = load_translator(run_dir, device, checkpoint, decode or config.decode)
     saved = pointed(run_dir, checkpoint)
     made_by = {"checkpoint": saved.name, "step": read_state(saved)["step"], "decode": asdict(translator.decode)}
@@ -103,7 +105,7 @@ def evaluate(
             "seconds": round(time.monotonic() - start, 3),
             "versions": versions(),
         }
-        results[name] = _write(folder, name, translations, scores, record)
+        results[name] = _write(folder, name + suffix, translations, scores, record)
         done += len(translations)
     return results
 

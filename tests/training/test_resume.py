@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+import sys
 import threading
 
 import pytest
@@ -11,6 +13,9 @@ import yaml
 from mt import checkpoint as folder
 from mt.config import TrainConfig, from_mapping
 from mt.data.encoded import encode_corpus
+from mt.tensors import find_not_finite
+from mt.training.optim import Optimizer
+from mt.training.resume import locked
 from mt.training.run import train
 from mt.training.stream import BatchStream
 from tests.training.small_runs import assert_same, final_tensors, settings, train_until
@@ -266,3 +271,143 @@ def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
         with pytest.raises(ValueError, match="in 40 updates in a row, the last at update 1, epoch .* pairs,"):
             train(config, [])
     assert messages(tmp_path / "run").count("gradients are not finite") == 7  # 1, 2, 3, 4, 8, 16, 32
+
+
+def test_a_second_process_is_refused(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run")
+    with locked(tmp_path / "run"):
+        with pytest.raises(ValueError, match="run_dir=.*: another process is training into it"):
+            train(config, [])
+    assert train(config, []).finished
+
+
+@pytest.mark.parametrize("at", ["tokenizer", "versions.json", ".tmp-config.yaml"])
+def test_a_kill_while_the_run_is_made_leaves_a_folder_that_can_be_used(corpus, tmp_path, at):
+    config = settings(corpus, tmp_path / "run", max_steps=2)
+    write, order = folder._write_new, {"tokenizer": "versions.json", "versions.json": "config.yaml"}
+    with pytest.MonkeyPatch.context() as patch:
+
+        def killed(file, content):
+            if at == ".tmp-config.yaml" and "config.yaml" in file.name:
+                write(file, content[:10])
+                raise KeyboardInterrupt
+            if order.get(at, "none") in file.name:
+                raise KeyboardInterrupt
+            write(file, content)
+
+        patch.setattr(folder, "_write_new", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, [])
+    assert (tmp_path / "run" / at).exists() and not folder.is_run(tmp_path / "run")
+    assert train(config, []).finished
+
+
+def test_a_finished_run_takes_no_settings_that_change_nothing(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=2)
+    train(config, [])
+    stored = (tmp_path / "run" / "config.yaml").read_bytes()
+    for change, message in (
+        ({"optim": dataclasses.replace(config.optim, lr=0.5)}, "is finished, and optim.lr: 0.01 -> 0.5 would change"),
+        ({"model": dataclasses.replace(config.model, d_ff=64)}, "model.d_ff=64: the run in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(dataclasses.replace(config, **change), [])
+    lower = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, max_steps=1))
+    assert train(lower, []).steps == 2
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == stored  # of the updates that were made
+
+
+def test_a_checkpoint_of_another_run_is_refused(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=4)
+    train_until(config, 2)
+    train(settings(corpus, tmp_path / "other", max_steps=3, seed=2), [])
+    copy = tmp_path / "run" / "checkpoints" / "step_00000003"
+    shutil.copytree(tmp_path / "other" / "checkpoints" / "step_00000003", copy)
+    with pytest.raises(ValueError, match="step_00000003: is of another run than .*remove it"):
+        train(config, [])
+    copy.rename(copy.with_name("step_00000099"))
+    with pytest.warns(UserWarning, match="is of update 3, which its folder's name is not"):
+        assert train(config, []).finished
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("progress", None), ("corpora", None), ("config", None), ("last_metrics", None),
+     ("progress.step", "6"), ("progress.batches_per_update", 0), ("progress.next_batch", 10**6),
+     ("progress.epoch", -1), ("progress.unknown", 1)],
+)  # fmt: skip
+def test_an_edited_state_is_damaged(corpus, tmp_path, key, value):
+    config = settings(corpus, tmp_path / "run")
+    train_until(config, 2)
+    file = folder.pointed(tmp_path / "run", "last") / "state.json"
+    state = json.loads(file.read_bytes())
+    del state["sha256"]
+    room, _, name = key.partition(".")
+    if name:
+        state[room][name] = value
+    else:
+        del state[room]
+    file.write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        train(config, [])
+    assert "\n" not in str(error.value)
+
+
+def test_lost_checkpoints_are_told_and_another_corpus_is_refused(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", max_steps=2)
+    own = tmp_path / "valid.tsv"
+    shutil.copy(corpus / "valid.tsv", own)
+    config.data.valid["main"].path = str(own)
+    train(config, [])
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    train(config, [])
+    assert "has no checkpoint (yet): its training begins at update 1" in messages(tmp_path / "run")
+    own.write_text("tea\tTEA\n", encoding="utf-8")
+    longer = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, max_steps=3))
+    with pytest.raises(ValueError, match="data.valid: the pairs differ"):
+        train(longer, [])
+
+
+def test_weights_that_are_no_numbers_are_never_saved(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", save_every_steps=1)
+    with pytest.MonkeyPatch.context() as patch:
+        step = Optimizer.step
+
+        def spoil(self, factor):
+            step(self, factor)
+            if len(folder.list_checkpoints(tmp_path / "run")) == 2:
+                next(iter(self.parts[0].state)).data.fill_(float("nan"))
+
+        patch.setattr(Optimizer, "step", spoil)
+        with pytest.raises(ValueError, match="holds NaN or infinity after update 3: lower optim.lr"):
+            train(config, [])
+    last = folder.pointed(tmp_path / "run", "last")
+    assert last.name == "step_00000002" and find_not_finite(folder.read_weights(last)) is None
+    assert train(config, []).finished  # the fault gone, the same command goes on
+
+
+def test_fine_tuning_takes_the_tokenizer_with_it_and_names_another_shape(corpus, tmp_path):
+    train(settings(corpus, tmp_path / "parent", max_steps=2), [])
+    tuned = settings(corpus, tmp_path / "tuned", max_steps=4)
+    tuned.init_from = str(tmp_path / "parent")
+    tuned.tokenizer.vocabulary_size = 3000
+    wide = dataclasses.replace(tuned, model=dataclasses.replace(tuned.model, d_ff=64))
+    with pytest.raises(ValueError, match="its model has another shape; set model.d_ff=32"):
+        train(wide, [])
+    train_until(tuned, 2)
+    assert "taken from init_from: tokenizer.vocabulary_size: 3000 -> 350" in messages(tmp_path / "tuned")
+    assert folder.load_config(tmp_path / "tuned").tokenizer.vocabulary_size == 350
+    shutil.rmtree(tmp_path / "parent")
+    assert train(tuned, []).finished
+
+
+def test_a_reader_that_went_away_does_not_end_the_training(corpus, tmp_path, monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise BrokenPipeError
+
+        flush = isatty = lambda self: None
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert train(settings(corpus, tmp_path / "run", max_steps=3), []).finished
+    assert len(events(tmp_path / "run", "train")) == 3
