@@ -105,10 +105,11 @@ def load_config(run_dir: Path) -> TrainConfig:
         raise ValueError(f"{run_dir} is not a run folder: no {CONFIG}; train with mt train run_dir={run_dir}")
     try:
         settings = yaml.safe_load(file.read_bytes())
-        missing = [key for key in to_mapping(TrainConfig()) if not isinstance(settings, dict) or key not in settings]
+        config = from_mapping(TrainConfig, settings)
+        missing = [key for key in to_mapping(config) if key not in settings]
         if missing:
             raise ValueError(f"damaged: {missing[0]} is missing; restore the file, a copy is in each state.json")
-        return from_mapping(TrainConfig, settings)
+        return config
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file}: {one_line(error)}") from error
 
@@ -332,7 +333,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or not all(isinstance(state.get(key), kind) for key, kind in _STATE_KINDS.items()):
         raise ValueError(f"{file}: damaged (must hold {', '.join(_STATE_KINDS)})")
     if checkpoint.name.startswith("step_") and checkpoint.name != f"step_{state['step']:08d}":
-        raise ValueError(f"{file}: is of update {state['step']}, which its folder's name is not; rename or remove it")
+        raise ValueError(f"{file}: damaged (of update {state['step']}, which its folder's name is not): remove it")
     digests = state.get("sha256", {})  # states of earlier versions lack it
     if not isinstance(digests, dict) or digests.get(STATE, _state_sha256(state)) != _state_sha256(state):
         raise ValueError(f"{file}: damaged (its values are not those that were saved: another SHA-256)")

@@ -148,7 +148,7 @@ READ_BY = {
     "model.safetensors": COMMANDS,
     "training.safetensors": ("resume",),
     "state.json": COMMANDS,
-    "config.yaml": ("translate", "evaluate", "average", "resume"),
+    "config.yaml": COMMANDS,
     "tokenizer/source.model": COMMANDS,
     "tokenizer/target.model": COMMANDS,
     "checkpoints/best.json": ("translate", "evaluate", "init_from"),

@@ -44,7 +44,11 @@ def score_corpus(
         raise ValueError("0 hypotheses and 0 references: there is nothing to score")
     _warn_if_tokenised(hypotheses, references)
     bleu = tokenizer or bleu_tokenizer(target_language)
-    if bleu == "13a" and sum(bool(re.search(_CJK, line)) for line in references) * 2 > len(references):
+    if (
+        tokenizer is None
+        and bleu == "13a"
+        and sum(bool(re.search(_CJK, line)) for line in references) * 2 > len(references)
+    ):
         warnings.warn(
             f"most references are Chinese or Japanese, but {target_language!r} is scored with tok:13a, which cuts no "
             "words there: set data.target_language=zh or ja, or choose the tokenizer with --bleu-tokenizer",

@@ -75,7 +75,7 @@ def look_into(run_dir: Path, config: TrainConfig) -> Found:
     found = changes(folder.load_config(run_dir), config)
     saved = folder.newest_readable(run_dir)
     state = folder.read_state(saved) if saved is not None else {"finished": False}
-    if saved is not None and state.get("run") != folder.read_record(run_dir).get("run"):
+    if saved is not None and folder.read_record(run_dir).get("run", state.get("run")) != state.get("run"):
         raise ValueError(f"{saved}: is of another run than {run_dir}; remove it, or use init_from")
     finished = state["finished"]
     keys = [change.split(":")[0] for change in found]

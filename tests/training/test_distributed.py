@@ -84,7 +84,7 @@ def pid_of_rank(torchrun: int, rank: int) -> int:
 
 
 def events(run_dir: Path, kind: str) -> list[dict]:
-    lines = (run_dir / "log.jsonl").read_text(encoding="utf-8").split("\n") if run_dir.is_dir() else []
+    lines = (run_dir / "log.jsonl").read_text(encoding="utf-8").split("\n") if (run_dir / "log.jsonl").exists() else []
     return [event for event in map(json.loads, filter(None, lines)) if event["event"] == kind]
 
 

@@ -326,7 +326,7 @@ def test_a_checkpoint_of_another_run_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="step_00000003: is of another run than .*remove it"):
         train(config, [])
     copy.rename(copy.with_name("step_00000099"))
-    with pytest.warns(UserWarning, match="is of update 3, which its folder's name is not"):
+    with pytest.warns(UserWarning, match="of update 3, which its folder's name is not"):
         assert train(config, []).finished
 
 
