@@ -179,7 +179,7 @@ def test_sigterm_stops_all_ranks_together_and_one_process_goes_on(corpus, alone,
     assert output.count("stopped by SIGTERM and saved in") == 1
     code, output = finish(start(corpus, run_dir, 1, *more))
     assert code == 0, output
-    assert "1 ranks now: an update keeps its 4 micro-batches" in output
+    assert "the number of ranks is 1 now: an update keeps its 4 micro-batches" in output
     assert largest_difference(alone, run_dir) < 1e-6
 
 
