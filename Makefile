@@ -13,7 +13,7 @@ demo: venv  ## get an English-Chinese corpus, train 10 minutes on it, print BLEU
 
 test: venv  ## lint, then the fast tests
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-demo: venv  ## the demo's promises: its BLEU floor and its sentence (as long as the demo)
 	$(BIN)/python -m pytest -m slow tests/slow/test_demo.py

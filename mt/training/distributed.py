@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)  # with the first rank's preparations: a big corpus takes hours to encode
-ROLL_CALL_SECONDS = 10.0  # that the others get to answer when a rank is missed
+ROLL_CALL_SECONDS = 5.0  # that the others get to answer when a rank is missed
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
