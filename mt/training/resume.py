@@ -1,5 +1,6 @@
 """Whether a run folder can be trained into, and what may differ when a run goes on."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ def locked(run_dir: Path) -> Iterator[None]:
         raise ValueError(
             f"run_dir={run_dir}: another process is training into it; wait for it, or choose another run_dir"
         ) from error
+    except NotImplementedError:  # a network disk without locks
+        warnings.warn(f"{run_dir} is on a disk without locks: let no second process train into it", stacklevel=2)
     try:
         yield
     finally:
