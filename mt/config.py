@@ -235,7 +235,8 @@ class TrainerConfig:
     max_session_minutes: float | None = None  # wall clock of one session; then it saves and stops as after a signal
     batch_tokens: int = 4096  # tokens of the longer side per micro-batch
     accumulate_batches: int = 1  # micro-batches per update and rank
-    prefetch_updates: int = 2  # updates whose batches a thread prepares ahead; 0: none
+    # updates whose batches a thread prepares ahead; null: 2 on a GPU, 0 on a CPU, which it would slow down
+    prefetch_updates: int | None = None
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU that has it, else float32
     compile: bool = False  # torch.compile with dynamic shapes; pays off on a GPU only, and has not been tried on one
     validate_every_steps: int = 1000  # updates
@@ -273,7 +274,7 @@ class TrainerConfig:
             "shuffle_pool_batches",
         ):  # fmt: skip
             _in_range("trainer", name, getattr(self, name), 1, 2**31 - 1)
-        _in_range("trainer", "prefetch_updates", self.prefetch_updates, 0, 1000)
+        _in_range("trainer", "prefetch_updates", self.prefetch_updates or 0, 0, 1000)
         _in_range("trainer", "distributed_timeout_seconds", self.distributed_timeout_seconds, 1, 1e6)
         _in_range("trainer", "seed", self.seed, 0, 2**63 - 1)
         for name in ("max_steps", "max_epochs", "max_minutes"):

@@ -34,7 +34,7 @@ class Window:
 class BatchStream:
     """Endless windows of `batches_per_update` micro-batches, of which this rank gets every world_size-th.
 
-    `epoch` and `next_batch` say where it stands; `seek` continues from elsewhere. With config.prefetch_updates a thread
+    `epoch` and `next_batch` say where it stands; `seek` continues from elsewhere. With prefetch_updates a thread
     prepares windows ahead: `close` ends it.
     """
 
@@ -46,8 +46,12 @@ class BatchStream:
         batches_per_update: int,
         rank: int = 0,
         world_size: int = 1,
+        on_gpu: bool = False,
     ) -> None:
         self.corpus, self.tokenizers, self.config = corpus, tokenizers, config.trainer
+        self.prefetch_updates = config.trainer.prefetch_updates
+        if self.prefetch_updates is None:
+            self.prefetch_updates = 2 if on_gpu else 0
         self.strip_probability = config.data.strip_final_stop_probability
         self.sampling_alpha = config.tokenizer.bpe_dropout or config.tokenizer.unigram_alpha
         self.batches_per_update, self.rank, self.world_size = batches_per_update, rank, world_size
@@ -81,8 +85,8 @@ class BatchStream:
 
     def next_window(self) -> Window:
         """Returns the next update's share of this rank; the last window of an epoch may be smaller than the others."""
-        if self.config.prefetch_updates and self._ahead is None:
-            self._ahead = _Ahead(self, self.config.prefetch_updates)
+        if self.prefetch_updates and self._ahead is None:
+            self._ahead = _Ahead(self, self.prefetch_updates)
         window = self._ahead.next() if self._ahead else self.window(self.epoch, self.next_batch)
         self.epoch, self.next_batch, self.epochs_done = window.epoch, window.next_batch, window.epochs_done
         return window

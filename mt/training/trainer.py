@@ -82,6 +82,7 @@ class Trainer:
             self.progress.batches_per_update,
             group.rank,
             group.world_size,
+            device.type == "cuda",
         )
         self.fingerprints = {"train": train_corpus.fingerprint, "valid": valid_corpus and valid_corpus.fingerprint}
         self.metrics: dict[str, float] = {}

@@ -53,7 +53,7 @@ def settings_file(tmp_path_factory):
         "trainer": {
             "max_steps": STEPS, "batch_tokens": 60, "accumulate_batches": 2, "ema_decay": 0.99,
             "validate_every_steps": 25, "save_every_steps": 1, "log_every_steps": 1, "keep_last_checkpoints": 3,
-            "keep_best_checkpoints": 2, "early_stopping_patience": 1000, "tensorboard": False,
+            "keep_best_checkpoints": 2, "prefetch_updates": 2, "early_stopping_patience": 1000, "tensorboard": False,
         },
     }  # fmt: skip
     file = place / "settings.yaml"

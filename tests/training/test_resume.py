@@ -90,6 +90,12 @@ def test_sentences_are_cut_anew_each_epoch_and_the_same_on_resuming(encoded):
     assert len(cuts[0] & cuts[1]) < 0.5 * len(cuts[1])
 
 
+def test_only_a_gpu_has_batches_prepared_ahead_by_default(encoded):
+    config, tokenizers, data = encoded
+    assert BatchStream(data, tokenizers, config, 1).prefetch_updates == 0
+    assert BatchStream(data, tokenizers, config, 1, on_gpu=True).prefetch_updates == 2
+
+
 def test_an_error_in_the_thread_reaches_the_training(encoded, monkeypatch):
     prepared = stream(encoded, prefetch_updates=2)
     monkeypatch.setattr(prepared, "batch", lambda epoch, index: 1 // 0)

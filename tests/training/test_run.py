@@ -19,7 +19,7 @@ from mt.translation.translator import load_translator
 from tests.training.small_runs import assert_same, final_tensors, settings, train_until
 
 
-@pytest.mark.parametrize("extra", [{}, {"ema_decay": 0.9, "accumulate_batches": 2}])
+@pytest.mark.parametrize("extra", [{}, {"ema_decay": 0.9, "accumulate_batches": 2, "prefetch_updates": 2}])
 def test_resuming_equals_never_having_stopped_to_the_bit(corpus, tmp_path, extra):
     train(settings(corpus, tmp_path / "straight", **extra), [])
     stopped = settings(corpus, tmp_path / "stopped", **extra)
