@@ -66,7 +66,6 @@ class BatchStream:
         if next_batch and not 0 <= next_batch < len(self.plan(epoch)):
             raise ValueError(f"micro-batch {next_batch} of epoch {epoch + 1}: the epoch has {len(self.plan(epoch))}")
         self.epoch, self.next_batch = epoch, next_batch
-        self.epochs_done = epoch + next_batch / len(self.plan(epoch)) if next_batch else float(epoch)
 
     def close(self) -> None:
         """Ends the thread that prepares windows; `next_window` starts another one when asked."""
@@ -88,7 +87,7 @@ class BatchStream:
         if self.prefetch_updates and self._ahead is None:
             self._ahead = _Ahead(self, self.prefetch_updates)
         window = self._ahead.next() if self._ahead else self.window(self.epoch, self.next_batch)
-        self.epoch, self.next_batch, self.epochs_done = window.epoch, window.next_batch, window.epochs_done
+        self.epoch, self.next_batch = window.epoch, window.next_batch
         return window
 
     def window(self, epoch: int, start: int) -> Window:

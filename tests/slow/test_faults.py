@@ -19,24 +19,18 @@ import torch
 import yaml
 
 from mt import checkpoint as folder
+from tests.training.small_runs import write_corpus
 
 pytestmark = pytest.mark.slow
 KILLS = 54
 STEPS = 450
 STOPPED_AND_SAVED = 75
-WORDS = "tea rice red green good books read they eat drink every day love china".split()
 
 
 @pytest.fixture(scope="module")
 def settings_file(tmp_path_factory):
     place = tmp_path_factory.mktemp("faults")
-    generator = random.Random(2)
-    for name, count in (("train", 300), ("valid", 12)):
-        lines = []
-        for _ in range(count):
-            words = [generator.choice(WORDS) for _ in range(generator.randint(1, 9))]
-            lines.append(" ".join(words) + ".\t" + " ".join(reversed(words)).upper() + ".\n")
-        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    write_corpus(place, 2, {"train": 300, "valid": 12}, ".")
     settings = {
         "device": "cpu",
         "data": {

@@ -1,5 +1,6 @@
 """Whole runs of a second: their settings, their stops, and what they leave."""
 
+import random
 import signal
 
 import pytest
@@ -11,6 +12,19 @@ from mt.config import TrainConfig, from_mapping
 from mt.training import trainer as room
 from mt.training.run import train
 from mt.training.signals import StopRequest
+
+WORDS = "tea rice red green good books read they eat drink every day love china".split()
+
+
+def write_corpus(place, seed, counts, stop):
+    """Writes NAME.tsv for each name: made-up English, and as its translation the same words backwards in capitals."""
+    generator = random.Random(seed)
+    for name, count in counts.items():
+        lines = []
+        for _ in range(count):
+            words = [generator.choice(WORDS) for _ in range(generator.randint(1, 9))]
+            lines.append(" ".join(words) + f"{stop}\t" + " ".join(reversed(words)).upper() + f"{stop}\n")
+        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
 
 
 def settings(corpus, run_dir, **trainer):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,21 +13,15 @@ import torch
 from safetensors.torch import load_file
 
 from mt import checkpoint as folder
+from tests.training.small_runs import write_corpus
 
-WORDS = "tea rice red green good books read they eat drink every day love china".split()
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the ranks in /proc")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     place = tmp_path_factory.mktemp("corpus")
-    generator = random.Random(1)
-    for name, count in (("train", 150), ("valid", 9), ("tiny", 3)):
-        lines = []
-        for _ in range(count):
-            words = [generator.choice(WORDS) for _ in range(generator.randint(1, 9))]
-            lines.append(" ".join(words) + "\t" + " ".join(reversed(words)).upper() + "\n")
-        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    write_corpus(place, 1, {"train": 150, "valid": 9, "tiny": 3}, "")
     return place
 
 
