@@ -25,6 +25,31 @@ class Batch:
     target_tokens: int
     dropout_seed: int = 0  # of the random masks: they depend on the batch's place in the run, not on what ran before
 
+    def split(self, count: int) -> list["Batch"]:
+        """Returns the same pairs in up to `count` batches of about equal work, each with dropout masks of its own."""
+        lengths = np.array([self.source_layout.lengths, self.target_layout.lengths], dtype=np.int64)  # [2, B]
+        work = np.cumsum(lengths[0] + 2 * lengths[1])  # the decoder, and the output layer on top, do more
+        cuts = np.searchsorted(work, work[-1] * np.arange(1, count) / count) + 1
+        edges = np.unique([0, *cuts, len(work)])
+        starts = np.concatenate([[[0], [0]], np.cumsum(lengths, axis=1)], axis=1)
+        parts = []
+        for number, (first, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+            source, target = (slice(int(side[first]), int(side[end])) for side in starts)
+            parts.append(
+                Batch(
+                    self.source[source],
+                    Layout.from_lengths(self.source_layout.lengths[first:end]),
+                    self.target_input[target],
+                    self.target_output[target],
+                    Layout.from_lengths(self.target_layout.lengths[first:end]),
+                    self.pairs[first:end],
+                    source.stop - source.start,
+                    target.stop - target.start,
+                    self.dropout_seed + number,
+                )
+            )
+        return parts
+
     def to(self, device: torch.device) -> "Batch":
         if device.type == "cpu":
             return self

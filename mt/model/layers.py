@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from mt.config import ModelConfig
 from mt.model.attention import Attend
-from mt.model.dropout import dropout
+from mt.model.dropout import Dropout
 from mt.model.embedding import rotate
 from mt.model.layout import Layout
 
@@ -16,31 +16,14 @@ def make_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, eps=1e-6)
 
 
-def _leave_out(bias: nn.Parameter, start: int, end: int) -> None:
-    """Keeps a stretch of a bias as it is in training.
-
-    A key's bias adds the same to all scores of a query (unless keys are rotated), which softmax ignores: its gradient
-    is rounding noise, and Adam would make whole steps of it.
-    """
-
-    def hook(grad: Tensor) -> Tensor:
-        grad = grad.clone()
-        grad[start:end] = 0
-        return grad
-
-    bias.register_hook(hook)
-
-
 class SelfAttention(nn.Module):
     """Q, K and V all come from the same sequence. Maps [N, D] to [N, D]."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.n_heads, self.dropout = config.n_heads, config.attention_dropout
+        self.n_heads, self.dropout = config.n_heads, Dropout(config.attention_dropout)
         self.rotary = config.positions == "rotary"
         self.query_key_value = nn.Linear(config.d_model, 3 * config.d_model)
-        if not self.rotary:
-            _leave_out(self.query_key_value.bias, config.d_model, 2 * config.d_model)
         self.output = nn.Linear(config.d_model, config.d_model)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,7 +37,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout, causal: bool, attend: Attend) -> Tensor:
         q, k, v = self.project(x, layout.positions)
-        mixed = attend(q, k, v, layout, layout, causal, self.dropout if self.training else 0.0)
+        mixed = attend(q, k, v, layout, layout, causal, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]: the heads side by side
 
     def step(self, x: Tensor, positions: Tensor, keys: Tensor, values: Tensor, length: int) -> Tensor:
@@ -71,10 +54,9 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.n_heads, self.dropout = config.n_heads, config.attention_dropout
+        self.n_heads, self.dropout = config.n_heads, Dropout(config.attention_dropout)
         self.query = nn.Linear(config.d_model, config.d_model)
         self.key_value = nn.Linear(config.d_model, 2 * config.d_model)
-        _leave_out(self.key_value.bias, 0, config.d_model)
         self.output = nn.Linear(config.d_model, config.d_model)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,7 +66,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout, attend: Attend) -> Tensor:
         q = self.query(x).view(x.shape[0], self.n_heads, -1)  # [N, H, K]
         k, v = self.project_memory(memory)
-        mixed = attend(q, k, v, layout, memory_layout, False, self.dropout if self.training else 0.0)
+        mixed = attend(q, k, v, layout, memory_layout, False, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]
 
     def step(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -102,7 +84,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.activation, self.dropout = config.activation, config.activation_dropout
+        self.activation, self.dropout = config.activation, Dropout(config.activation_dropout)
         self.inner = nn.Linear(config.d_model, config.d_ff * (2 if config.activation == "swiglu" else 1))
         self.output = nn.Linear(config.d_ff, config.d_model)
 
@@ -115,7 +97,7 @@ class FeedForward(nn.Module):
             x = F.gelu(x)
         else:
             x = F.relu(x, inplace=True)
-        return self.output(dropout(x, self.dropout, self.training))
+        return self.output(self.dropout(x))
 
 
 class Sublayer(nn.Module):
@@ -124,13 +106,13 @@ class Sublayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = make_norm(config)
-        self.pre, self.dropout = config.norm_position == "pre", config.dropout
+        self.pre, self.dropout = config.norm_position == "pre", Dropout(config.dropout)
 
     def before(self, x: Tensor) -> Tensor:
         return self.norm(x) if self.pre else x
 
     def after(self, x: Tensor, change: Tensor) -> Tensor:
-        x = x + dropout(change, self.dropout, self.training)
+        x = self.dropout(change, residual=x)
         return x if self.pre else self.norm(x)
 
 

@@ -1,5 +1,6 @@
 """Where each sentence lies in a packed stream of tokens."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,23 +64,17 @@ class Layout:
         return padded.flatten(0, 1).index_select(0, self.flat_index)
 
 
-def equal_length_groups(q_layout: Layout, k_layout: Layout) -> list[tuple[int, int, int, int, int]]:
-    """Returns runs of neighbouring sentences that agree in both lengths.
+def equal_length_groups(q_layout: Layout, k_layout: Layout) -> list[tuple[int, slice, slice]]:
+    """Returns runs of neighbouring sentences that agree in both lengths: how many, and where in the two streams.
 
-    Each run is (sentences, q_start, q_length, k_start, k_length), starts being positions in the streams: inside a run
-    the stream *is* the padded form, so attention needs neither copies nor masks.
+    Inside a run the stream *is* the padded form, so attention needs neither padding nor masks.
     """
-    groups: list[tuple[int, int, int, int, int]] = []
-    count = q_start = k_start = 0
-    previous: tuple[int, int] | None = None
-    for lengths in zip(q_layout.lengths, k_layout.lengths, strict=True):
-        if previous is not None and lengths != previous:
-            groups.append((count, q_start, previous[0], k_start, previous[1]))
-            q_start += count * previous[0]
-            k_start += count * previous[1]
-            count = 0
-        previous = lengths
-        count += 1
-    if previous is not None:
-        groups.append((count, q_start, previous[0], k_start, previous[1]))
+    groups: list[tuple[int, slice, slice]] = []
+    pairs = zip(q_layout.lengths, k_layout.lengths, strict=True)
+    q_start = k_start = 0
+    for (q_length, k_length), run in itertools.groupby(pairs):
+        count = sum(1 for _ in run)
+        q_end, k_end = q_start + count * q_length, k_start + count * k_length
+        groups.append((count, slice(q_start, q_end), slice(k_start, k_end)))
+        q_start, k_start = q_end, k_end
     return groups

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from mt.config import ModelConfig
 from mt.model.attention import Attend, attend_grouped, attend_padded
-from mt.model.dropout import dropout
+from mt.model.dropout import Dropout
 from mt.model.embedding import Embedding
-from mt.model.layers import DecoderLayer, EncoderLayer, make_norm
+from mt.model.layers import CrossAttention, DecoderLayer, EncoderLayer, SelfAttention, make_norm
 from mt.model.layout import Layout
 from mt.model.state import DecoderState
 
@@ -47,6 +47,7 @@ class Transformer(nn.Module):
             self.output_table = nn.Parameter(torch.empty(target_vocabulary_size, config.d_model))
         else:
             self.output_table = self.target_embedding.weight  # [V_tgt, D]
+        self.dropout = Dropout(config.dropout)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         pre = config.norm_position == "pre"  # post-norm layers end in a norm already
@@ -77,6 +78,20 @@ class Transformer(nn.Module):
                 sublayers = 2 * self.config.encoder_layers if encoder else 3 * self.config.decoder_layers
                 module.weight.data.div_(math.sqrt(sublayers))
 
+    def leave_out_key_biases(self) -> None:
+        """Clears the gradients of the keys' biases.
+
+        Unless keys are rotated, such a bias adds the same to all scores of a query, which softmax ignores: its
+        gradient is rounding noise, and Adam would make whole steps of it.
+        """
+        size = self.config.d_model
+        for module in self.modules():
+            if isinstance(module, CrossAttention) and module.key_value.bias.grad is not None:
+                module.key_value.bias.grad[:size] = 0
+            elif isinstance(module, SelfAttention) and not module.rotary:
+                if module.query_key_value.bias.grad is not None:
+                    module.query_key_value.bias.grad[size : 2 * size] = 0
+
     def _attend(self) -> Attend:
         if self.attend is not None:
             return self.attend
@@ -85,7 +100,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, layout: Layout) -> Tensor:
         """Returns the memory [N_src, D] of source tokens [N_src]."""
         x = self.source_embedding(source, layout.positions, layout.longest)
-        x = dropout(x, self.config.dropout, self.training)
+        x = self.dropout(x)
         for layer in self.encoder_layers:
             x = layer(x, layout, self._attend())
         return self.encoder_norm(x)
@@ -93,7 +108,7 @@ class Transformer(nn.Module):
     def decode(self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
         """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory."""
         x = self.target_embedding(target, layout.positions, layout.longest)
-        x = dropout(x, self.config.dropout, self.training)
+        x = self.dropout(x)
         for layer in self.decoder_layers:
             x = layer(x, layout, memory, memory_layout, self._attend())
         return self.decoder_norm(x)

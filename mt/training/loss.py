@@ -9,10 +9,8 @@ from mt.data.batch import Batch
 from mt.model.transformer import Transformer
 from mt.tokenizer import PAD_ID
 
-CHUNK_ELEMENTS = {
-    "cpu": 1 << 20,
-    "cuda": 1 << 27,
-}  # logits held at a time: what fits a CPU's cache, half a gigabyte on a GPU
+CHUNK_ROWS = {"cpu": 512}  # fewer make slow matrix products, more outgrow the cache; elsewhere only memory counts
+CHUNK_ELEMENTS = 1 << 27  # logits held at a time, at most: half a gigabyte in float32
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     With p = softmax(h W^T), the smoothed loss is
     -(1-eps) log p_y - eps/V sum_v log p_v = logsumexp - (1-eps) h.w_y - eps h.mean(W),
     and its gradient with respect to the logits is p - (1-eps) onehot(y) - eps/V. The constant eps/V is added once to
-    the products instead of to each logit.
+    the products instead of to each logit. A target that is less likely than the smallest normal number (87 nats)
+    counts as that in the value; its gradient stays exact.
     """
 
     @staticmethod
@@ -45,16 +44,14 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_table = torch.zeros_like(table, dtype=work_dtype) if needs_grad else None
         nll = hidden.new_zeros((), dtype=work_dtype)
         target_logits = hidden.new_zeros((), dtype=work_dtype)
-        rows = max(16, CHUNK_ELEMENTS.get(hidden.device.type, 1 << 24) // vocabulary_size)
+        rows = min(CHUNK_ROWS.get(hidden.device.type, len(hidden)), max(16, CHUNK_ELEMENTS // vocabulary_size))
+        smallest = torch.finfo(work_dtype).tiny
         for start in range(0, hidden.shape[0], rows):
             chunk, target, is_real = h[start : start + rows], targets[start : start + rows], real[start : start + rows]
             logits = (chunk @ w.T).to(work_dtype)  # [n, V]
-            largest = logits.amax(1)
-            target_logit = logits.gather(1, target[:, None]).squeeze(1)
-            p = torch.softmax(logits, 1)
-            log_sum = largest - p.amax(1).log()  # the largest p is at least 1/V, so this loses nothing
-            nll += ((log_sum - target_logit) * is_real).sum()
-            target_logits += (target_logit * is_real).sum()
+            target_logits += (logits.gather(1, target[:, None]).squeeze(1) * is_real).sum()
+            p = torch.softmax(logits, 1, out=logits)
+            nll -= (p.gather(1, target[:, None]).squeeze(1).clamp_min(smallest).log() * is_real).sum()
             if needs_grad:
                 p[torch.arange(len(target), device=p.device), target] -= 1 - smoothing
                 if any_padding:

@@ -15,10 +15,12 @@ from mt.config import TrainConfig, from_mapping, to_mapping
 from mt.data.batch import Batch, pack
 from mt.data.encoded import EncodedCorpus
 from mt.model.attention import attend_varlen, choose_attend
+from mt.model.dropout import seed_dropout
 from mt.model.transformer import Transformer
 from mt.tensors import find_not_finite
 from mt.tokenizer import PAD_ID, TokenizerPair
 from mt.training.distributed import Group, without_sync
+from mt.training.lanes import Lanes, pieces_of
 from mt.training.loss import PairLoss
 from mt.training.monitor import Monitor
 from mt.training.optim import Optimizer, clip_gradients
@@ -70,6 +72,8 @@ class Trainer:
             self.model.attend = torch.compiler.disable(self.model.attend)
         pair_loss = PairLoss(self.model, config.optim.label_smoothing, compiled)
         self.pair_loss = group.parallel(pair_loss, device)
+        threads = torch.get_num_threads() if device.type == "cpu" and group.world_size == 1 else 1
+        self.lanes = Lanes(pair_loss, threads) if threads > 1 else None
         self.optimizer = Optimizer(self.model, config.optim)
         self.progress = Progress(
             loss_scale=FIRST_LOSS_SCALE if self.dtype == torch.float16 else 1.0,
@@ -188,16 +192,23 @@ class Trainer:
         """
         total = torch.zeros((), device=self.device)
         batches = batches or [_nothing_asked()]
+        pieces = batches
+        if self.device.type == "cpu":  # however many threads or ranks there are, so that all draw the same masks
+            pieces = [piece for batch in batches for piece in batch.split(pieces_of(self.config.trainer.batch_tokens))]
         # data parallelism averages over the ranks, where a sum is wanted
         scale = self.progress.loss_scale * self.group.world_size / tokens
-        for number, batch in enumerate(batches, start=1):
-            torch.manual_seed(batch.dropout_seed)
-            last = number == len(batches)
-            with self.group.watch(), nullcontext() if last else without_sync(self.pair_loss):
-                with self._autocast():
-                    loss = self.pair_loss(batch.to(self.device))
-                (loss.smoothed * scale).backward()
-            total += loss.negative_log_likelihood
+        if self.lanes is not None:
+            total += self.lanes.backward(pieces, scale, self._autocast)
+        else:
+            for number, piece in enumerate(pieces, start=1):
+                seed_dropout(self.model, piece.dropout_seed)
+                last = number == len(pieces)
+                with self.group.watch(), nullcontext() if last else without_sync(self.pair_loss):
+                    with self._autocast():
+                        loss = self.pair_loss(piece.to(self.device))
+                    (loss.smoothed * scale).backward()
+                total += loss.negative_log_likelihood
+        self.model.leave_out_key_biases()
         return float(total), self._update(monitor, batches)
 
     def _update(self, monitor: Monitor, batches: list[Batch]) -> float:
