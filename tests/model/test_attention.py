@@ -13,6 +13,7 @@ from mt.model.attention import (
     attend_padded,
     explicit_weights,
 )
+from mt.model.dropout import Dropout, seed_dropout
 from mt.model.layers import CrossAttention, SelfAttention
 from mt.model.layout import Layout, equal_length_groups
 
@@ -59,11 +60,42 @@ def test_kernels_equal_the_formula(attend, q_lengths, k_lengths, causal):
     q_layout, k_layout = Layout.from_lengths(q_lengths), Layout.from_lengths(k_lengths)
     if causal:
         k_layout = q_layout
-    out = attend(q, k, v, q_layout, k_layout, causal, 0.0)
+    out = attend(q, k, v, q_layout, k_layout, causal, Dropout(0.0))
     grads = torch.autograd.grad((out * upstream).sum(), (q, k, v))
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
     for grad, wanted in zip(grads, expected_grads, strict=True):
         torch.testing.assert_close(grad, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("q_lengths", "k_lengths", "causal"), CASES)
+def test_grouped_attention_drops_weights_and_passes_the_gradient_of_those_that_are_left(q_lengths, k_lengths, causal):
+    """By differences of the function itself, whose masks repeat when the bits do."""
+    q, k, v = tensors(q_lengths, k_lengths)
+    q_layout, k_layout = Layout.from_lengths(q_lengths), Layout.from_lengths(k_lengths)
+    if causal:
+        k_layout = q_layout
+    dropout = Dropout(0.4)
+
+    def mixed(q, k, v):
+        seed_dropout(dropout, 7)
+        return attend_grouped(q, k, v, q_layout, k_layout, causal, dropout)
+
+    plain = attend_grouped(q, k, v, q_layout, k_layout, causal, Dropout(0.0))
+    assert not torch.allclose(mixed(q, k, v), plain)
+    direction = [torch.randn_like(t) for t in (q, k, v)]
+    step = 1e-6
+    ahead = mixed(*(t + step * d for t, d in zip((q, k, v), direction, strict=True))).square().sum()
+    behind = mixed(*(t - step * d for t, d in zip((q, k, v), direction, strict=True))).square().sum()
+    grads = torch.autograd.grad(mixed(q, k, v).square().sum(), (q, k, v))
+    slope = sum(float((g * d).sum()) for g, d in zip(grads, direction, strict=True))
+    assert slope == pytest.approx(float((ahead - behind).detach()) / (2 * step), rel=1e-5)
+
+
+def test_long_sentences_are_padded_instead():
+    q, k, v = tensors([200, 200], [200, 200])
+    layout = Layout.from_lengths([200, 200])
+    out = attend_grouped(q, k, v, layout, layout, True, Dropout(0.0))
+    torch.testing.assert_close(out, attend_explicit(q, k, v, layout, layout, True, Dropout(0.0)), rtol=0, atol=1e-12)
 
 
 def test_weights_sum_to_one_and_hide_the_future_and_padding():
@@ -78,7 +110,11 @@ def test_weights_sum_to_one_and_hide_the_future_and_padding():
 
 def test_equal_length_groups_cover_all_sentences_once():
     q_layout, k_layout = Layout.from_lengths([2, 2, 2, 5]), Layout.from_lengths([3, 3, 4, 4])
-    assert equal_length_groups(q_layout, k_layout) == [(2, 0, 2, 0, 3), (1, 4, 2, 6, 4), (1, 6, 5, 10, 4)]
+    assert equal_length_groups(q_layout, k_layout) == [
+        (2, slice(0, 4), slice(0, 6)),
+        (1, slice(4, 6), slice(6, 10)),
+        (1, slice(6, 11), slice(10, 14)),
+    ]
 
 
 def test_self_attention_equals_torch():

@@ -8,7 +8,7 @@ from torch import nn
 
 from mt.config import ModelConfig
 from mt.model.attention import attend_explicit, attend_grouped, attend_padded
-from mt.model.dropout import dropout
+from mt.model.dropout import Dropout, seed_dropout
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.layout import Layout
 from mt.model.transformer import Transformer
@@ -229,19 +229,31 @@ def test_positions_beyond_the_table_work():
 
 
 def test_dropout_keeps_the_expectation_and_the_chance():
-    torch.manual_seed(0)
-    x = torch.ones(1000, 1000)
-    out = dropout(x, 0.1, training=True)
+    x, dropout = torch.ones(1000, 1000), Dropout(0.1)
+    seed_dropout(dropout, 3)
+    out = dropout(x)
     zeros = (out == 0).float().mean().item()
     assert abs(zeros - 26 / 256) < 0.001
     assert abs(out.mean().item() - 1) < 0.001
     assert len(out.unique()) == 2
     columns = (out == 0).float().mean(0)
     assert columns.min() > 0.05 and columns.max() < 0.16  # no column is favoured
-    torch.manual_seed(0)
-    assert torch.equal(out, dropout(x, 0.1, training=True))
-    assert dropout(x, 0.1, training=False) is x
-    grad_of = torch.ones(64, requires_grad=True)
-    result = dropout(grad_of, 0.5, training=True)
-    result.sum().backward()
-    assert torch.equal(grad_of.grad, result.detach())
+    neighbours = ((out[:, 1:] == 0) & (out[:, :-1] == 0)).float().mean().item()
+    assert abs(neighbours - (26 / 256) ** 2) < 0.001  # nor do bytes of one random word go together
+    assert not torch.equal(out, dropout(x))
+    seed_dropout(dropout, 3)
+    assert torch.equal(out, dropout(x))
+    assert torch.equal(dropout.eval()(x), x)
+
+
+def test_dropout_adds_to_the_residual_and_both_get_their_gradients():
+    dropout = Dropout(0.5)
+    x, residual = torch.ones(64, dtype=torch.float64, requires_grad=True), torch.rand(64, dtype=torch.float64)
+    residual.requires_grad_()
+    out = dropout(x, residual=residual)
+    change = (out - residual).detach()
+    assert set(change.round(decimals=9).tolist()) == {0.0, 2.0}
+    (3 * out).sum().backward()
+    torch.testing.assert_close(x.grad, 3 * change)
+    assert torch.equal(residual.grad, torch.full((64,), 3.0, dtype=torch.float64))
+    assert torch.equal(dropout.eval()(x, residual=residual), x + residual)
