@@ -184,6 +184,8 @@ class OptimConfig:
     weight_decay: float = 0.0
     clip_norm: float = 1.0  # largest gradient norm; 0: no clipping
     label_smoothing: float = 0.1
+    # alpha of R-Drop: two passes with different dropout are drawn together, for twice the work; 0: off, 5: the paper's
+    r_drop: float = 0.0
 
     def __post_init__(self) -> None:
         _in_range("optim", "lr", self.lr, 0, 1e6)
@@ -200,6 +202,7 @@ class OptimConfig:
         _in_range("optim", "weight_decay", self.weight_decay, 0, 1e6)
         _in_range("optim", "clip_norm", self.clip_norm, 0)
         _in_range("optim", "label_smoothing", self.label_smoothing, 0, 0.9)
+        _in_range("optim", "r_drop", self.r_drop, 0, 1000)
 
 
 @dataclass
@@ -302,6 +305,12 @@ class TrainConfig:
         _require(
             self.model.tying != "three_way" or self.tokenizer.joint,
             "model.tying=three_way needs one vocabulary: set tokenizer.joint=true or model.tying=decoder",
+        )
+        dropouts = self.model.dropout, self.model.attention_dropout, self.model.activation_dropout
+        _require(
+            not self.optim.r_drop or any(dropouts),
+            f"optim.r_drop={self.optim.r_drop} has no effect without dropout, which makes the two passes differ: set "
+            "model.dropout or leave optim.r_drop out",
         )
         _require(bool(self.name) and "/" not in self.name, f"name={self.name!r}: must be a name without '/'")
 

@@ -33,79 +33,116 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, table, targets, smoothing, compute_dtype, any_padding):  # noqa: ANN001, ANN205
-        vocabulary_size = table.shape[0]
+    def forward(ctx, hidden, table, targets, smoothing, compute_dtype, any_padding, r_drop):  # noqa: ANN001, ANN205
+        count, vocabulary_size = len(targets), table.shape[0]
+        passes = 2 if r_drop else 1
         needs_grad = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         work_dtype = torch.promote_types(hidden.dtype, torch.float32)
         real = targets != PAD_ID
-        h, w = hidden.to(compute_dtype), table.to(compute_dtype)
+        h, w = hidden.to(compute_dtype).view(passes, count, -1), table.to(compute_dtype)
         mean_w = table.to(work_dtype).mean(0)
         grad_hidden = torch.empty_like(h) if needs_grad else None
         grad_table = torch.zeros_like(table, dtype=work_dtype) if needs_grad else None
-        nll = hidden.new_zeros((), dtype=work_dtype)
-        target_logits = hidden.new_zeros((), dtype=work_dtype)
-        rows = min(CHUNK_ROWS.get(hidden.device.type, len(hidden)), max(16, CHUNK_ELEMENTS // vocabulary_size))
+        nll, target_logits, divergence = (hidden.new_zeros((), dtype=work_dtype) for _ in range(3))
+        rows = min(CHUNK_ROWS.get(hidden.device.type, count), max(16, CHUNK_ELEMENTS // vocabulary_size)) // passes
         smallest = torch.finfo(work_dtype).tiny
-        for start in range(0, hidden.shape[0], rows):
-            chunk, target, is_real = h[start : start + rows], targets[start : start + rows], real[start : start + rows]
+        for start in range(0, count, rows):
+            part = slice(start, start + rows)
+            chunk, target, is_real = h[:, part].flatten(0, 1), targets[part].repeat(passes), real[part].repeat(passes)
             logits = (chunk @ w.T).to(work_dtype)  # [n, V]
             target_logits += (logits.gather(1, target[:, None]).squeeze(1) * is_real).sum()
+            difference = logits[: len(logits) // 2] - logits[len(logits) // 2 :] if r_drop else None
             p = torch.softmax(logits, 1, out=logits)
             nll -= (p.gather(1, target[:, None]).squeeze(1).clamp_min(smallest).log() * is_real).sum()
+            if r_drop:
+                value, p_grad = _divergence(p, difference)
+                divergence += (value * is_real[: len(value)]).sum()
+                p_grad.mul_(r_drop / 2).add_(p)
+            else:
+                p_grad = p
             if needs_grad:
-                p[torch.arange(len(target), device=p.device), target] -= 1 - smoothing
+                p_grad[torch.arange(len(target), device=p.device), target] -= 1 - smoothing
                 if any_padding:
-                    p *= is_real[:, None]
-                g = p.to(compute_dtype)
-                torch.mm(g, w, out=grad_hidden[start : start + rows])
+                    p_grad *= is_real[:, None]
+                g = p_grad.to(compute_dtype)
+                grad_hidden[:, part] = (g @ w).view(passes, -1, h.shape[2])
                 if compute_dtype == work_dtype:
                     grad_table.addmm_(g.T, chunk)
                 else:
                     grad_table += (g.T @ chunk).to(work_dtype)
-        sum_h = (hidden * real[:, None]).sum(0, dtype=work_dtype)
-        loss = nll + smoothing * (target_logits - torch.dot(sum_h, mean_w))
+        sum_h = (hidden * real.repeat(passes)[:, None]).sum(0, dtype=work_dtype)
+        loss = nll + smoothing * (target_logits - torch.dot(sum_h, mean_w)) + r_drop / 2 * divergence
         if needs_grad:
             if smoothing:
                 grad_hidden -= (smoothing * mean_w).to(compute_dtype) * real[:, None]
                 grad_table -= smoothing / vocabulary_size * sum_h
-            ctx.save_for_backward(grad_hidden, grad_table)
-            ctx.dtypes = hidden.dtype, table.dtype
+            ctx.save_for_backward(grad_hidden.view_as(hidden), grad_table)
+            ctx.dtypes, ctx.passes = (hidden.dtype, table.dtype), passes
+        nll = nll / passes
         ctx.mark_non_differentiable(nll)
-        return loss, nll
+        return loss / passes, nll
 
     @staticmethod
     def backward(ctx, grad, _):  # noqa: ANN001, ANN205
         grad_hidden, grad_table = ctx.saved_tensors
         hidden_dtype, table_dtype = ctx.dtypes
+        grad = grad / ctx.passes
         grad_hidden = (grad_hidden * grad.to(grad_hidden.dtype)).to(hidden_dtype)
-        return grad_hidden, (grad_table * grad).to(table_dtype), None, None, None, None
+        return grad_hidden, (grad_table * grad).to(table_dtype), None, None, None, None, None
 
 
-def smoothed_cross_entropy(hidden: Tensor, table: Tensor, targets: Tensor, smoothing: float, tokens: int) -> Loss:
+def _divergence(p: Tensor, difference: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns KL(p1|p2) + KL(p2|p1) for each row [n], and its gradient with respect to both passes' logits [2n, V].
+
+    p: [2n, V], the probabilities of the first pass above those of the second; difference: [n, V], logits of the first
+    minus those of the second.
+    """
+    first, second = p.chunk(2)
+    likeliest = first.argmax(1, keepdim=True)
+    smallest = torch.finfo(p.dtype).tiny
+    ratio = first.gather(1, likeliest).log() - second.gather(1, likeliest).clamp_min(smallest).log()
+    log_ratio = difference - (difference.gather(1, likeliest) - ratio)  # log p1 - log p2
+    forward, backward = (first * log_ratio).sum(1, keepdim=True), -(second * log_ratio).sum(1, keepdim=True)
+    grad = torch.cat(
+        [first * (log_ratio - forward) + first - second, second * (-log_ratio - backward) + second - first]
+    )
+    return (forward + backward).squeeze(1), grad
+
+
+def smoothed_cross_entropy(
+    hidden: Tensor, table: Tensor, targets: Tensor, smoothing: float, tokens: int, r_drop: float = 0.0
+) -> Loss:
     """Returns the loss summed over targets that are not padding.
 
-    hidden: [N, D]; table: [V, D], the output embedding; targets: [N] int64, PAD_ID where nothing is to be predicted;
-    smoothing: eps, spread evenly over all V entries (padding's included), as torch's F.cross_entropy does;
-    tokens: how many targets are not padding. Softmax and sums are float32 (float64 for float64 inputs).
+    hidden: [N, D], with r_drop [2N, D]: two passes over the same tokens, whose losses are averaged.
+    table: [V, D], the output embedding. targets: [N] int64, PAD_ID where nothing is to be predicted.
+    smoothing: eps, spread evenly over all V entries (padding's included), as torch's F.cross_entropy does.
+    tokens: how many targets are not padding.
+    r_drop: alpha of R-Drop (Liang et al. 2021). Half of the paper's loss, so that learning rates keep their meaning:
+    the mean of both passes' losses + alpha/4 (KL(p1|p2) + KL(p2|p1)).
+    Softmax and sums are float32 (float64 for float64 inputs).
     """
     device_type = hidden.device.type
     compute_dtype = hidden.dtype
     if torch.is_autocast_enabled(device_type):
         compute_dtype = torch.get_autocast_dtype(device_type)
     with torch.autocast(device_type, enabled=False):
-        loss, nll = _SmoothedCrossEntropy.apply(hidden, table, targets, smoothing, compute_dtype, tokens < len(targets))
+        loss, nll = _SmoothedCrossEntropy.apply(
+            hidden, table, targets, smoothing, compute_dtype, tokens < len(targets), r_drop
+        )
     return Loss(loss, nll, tokens)
 
 
 class PairLoss(nn.Module):
     """The model and its loss as one module, so that data parallelism sees the whole step. Maps a Batch to its Loss."""
 
-    def __init__(self, model: Transformer, smoothing: float, compiled: bool) -> None:
+    def __init__(self, model: Transformer, smoothing: float, r_drop: float, compiled: bool) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, self.r_drop = model, smoothing, r_drop
         self.run = torch.compile(model.forward, dynamic=True) if compiled else model.forward
 
     def forward(self, batch: Batch) -> Loss:
-        hidden = self.run(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
-        table = self.model.output_table
-        return smoothed_cross_entropy(hidden, table, batch.target_output, self.smoothing, batch.target_tokens)
+        pair = batch.source, batch.source_layout, batch.target_input, batch.target_layout
+        hidden = torch.cat([self.run(*pair), self.run(*pair)]) if self.r_drop else self.run(*pair)
+        targets, table = batch.target_output, self.model.output_table
+        return smoothed_cross_entropy(hidden, table, targets, self.smoothing, batch.target_tokens, self.r_drop)

@@ -70,7 +70,7 @@ class Trainer:
         if compiled and self.model.attend is not attend_varlen:
             # the others work from sentence lengths, which differ in each batch
             self.model.attend = torch.compiler.disable(self.model.attend)
-        pair_loss = PairLoss(self.model, config.optim.label_smoothing, compiled)
+        pair_loss = PairLoss(self.model, config.optim.label_smoothing, config.optim.r_drop, compiled)
         self.pair_loss = group.parallel(pair_loss, device)
         threads = torch.get_num_threads() if device.type == "cpu" and group.world_size == 1 else 1
         self.lanes = Lanes(pair_loss, threads) if threads > 1 else None

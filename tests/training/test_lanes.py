@@ -23,7 +23,7 @@ def batch_of(pairs: int, seed: int = 0):
 def pair_loss_of(dropout: float) -> PairLoss:
     torch.manual_seed(0)
     shape = ModelConfig(d_model=16, d_ff=32, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=dropout)
-    return PairLoss(Transformer(shape, 40, 40), 0.1, compiled=False).double()
+    return PairLoss(Transformer(shape, 40, 40), 0.1, 0.0, compiled=False).double()
 
 
 def gradients(pair_loss: PairLoss) -> dict[str, torch.Tensor]:

@@ -31,6 +31,40 @@ def test_equals_cross_entropy_values_and_gradients(monkeypatch, smoothing, chunk
     torch.testing.assert_close(loss.negative_log_likelihood, plain, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("chunk", [16, 512])
+@pytest.mark.parametrize("alpha", [0.7, 5.0])
+def test_r_drop_equals_the_formula_values_and_gradients(monkeypatch, alpha, chunk):
+    monkeypatch.setitem(room.CHUNK_ROWS, "cpu", chunk)
+    torch.manual_seed(0)
+    hidden = torch.randn(100, 8, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(1, 13, (50,))
+    targets[::7] = 0
+    tokens = int((targets != 0).sum())
+    logits = hidden @ table.T
+    cross_entropy = F.cross_entropy(logits, targets.repeat(2), ignore_index=0, reduction="sum", label_smoothing=0.1)
+    first, second = logits[:50].log_softmax(1)[targets != 0], logits[50:].log_softmax(1)[targets != 0]
+    divergence = F.kl_div(second, first, log_target=True, reduction="sum")
+    divergence = divergence + F.kl_div(first, second, log_target=True, reduction="sum")
+    expected = cross_entropy / 2 + alpha / 4 * divergence
+    wanted = torch.autograd.grad(expected / 5, (hidden, table))
+    loss = smoothed_cross_entropy(hidden, table, targets, 0.1, tokens, alpha)
+    grads = torch.autograd.grad(loss.smoothed / 5, (hidden, table))
+    torch.testing.assert_close(loss.smoothed, expected, rtol=1e-12, atol=0)
+    for grad, want in zip(grads, wanted, strict=True):
+        torch.testing.assert_close(grad, want, rtol=0, atol=1e-12)
+    plain = F.cross_entropy(logits, targets.repeat(2), ignore_index=0, reduction="sum") / 2
+    torch.testing.assert_close(loss.negative_log_likelihood, plain, rtol=1e-12, atol=0)
+
+
+def test_r_drop_of_two_equal_passes_is_the_plain_loss():
+    torch.manual_seed(0)
+    hidden, table, targets = torch.randn(9, 8), torch.randn(13, 8), torch.randint(1, 13, (9,))
+    plain = smoothed_cross_entropy(hidden, table, targets, 0.1, 9)
+    twice = smoothed_cross_entropy(hidden.repeat(2, 1), table, targets, 0.1, 9, 5.0)
+    assert float(twice.smoothed) == pytest.approx(float(plain.smoothed), rel=1e-6)
+
+
 def from_logits(logits, targets, smoothing=0.1):
     logits = torch.tensor(logits, dtype=torch.float32)
     targets = torch.tensor(targets)
