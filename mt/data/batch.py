@@ -1,6 +1,7 @@
 """A batch of pairs as packed streams of tokens."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from mt.model.layout import Layout
 from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+DEAD_TOKENS = 128  # of one sentence of padding, at most: attention is quadratic in a sentence's length
+ROUND_TO = 128  # sizes of streams, and numbers of sentences, where shapes are to repeat
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,20 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         if device.type == "cpu":
             return self
-        return Batch(
-            self.source.to(device, non_blocking=True),
-            self.source_layout.to(device),
-            self.target_input.to(device, non_blocking=True),
-            self.target_output.to(device, non_blocking=True),
-            self.target_layout.to(device),
-            self.pairs,
-            self.source_tokens,
-            self.target_tokens,
-            self.dropout_seed,
+        return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> "Batch":
+        """Returns the batch in page-locked memory, from which a GPU copies while the host goes on."""
+        return self._moved(Tensor.pin_memory)
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+        return dataclasses.replace(
+            self,
+            source=move(self.source),
+            source_layout=self.source_layout.moved(move),
+            target_input=move(self.target_input),
+            target_output=move(self.target_output),
+            target_layout=self.target_layout.moved(move),
         )
 
 
@@ -98,33 +106,72 @@ def pack(
     """Returns the batch of B pairs whose ids, without <s> and </s>, lie end to end.
 
     source_ids: [sum of source_lengths]; source_lengths: [B] (targets likewise); pairs: [B] indices in the corpus.
-    With stream_tokens both streams are filled up to the next multiple of it by one dead sentence of padding that
-    nothing is asked of, so that shapes repeat from batch to batch.
+    With stream_tokens both streams have that many tokens (where the pairs do not fit in, the next size above), so that
+    shapes repeat from batch to batch: sentences of padding, which nothing is asked of, fill them up, empty sentences
+    follow, and `longest` is 128 or the next power of two.
     """
     n_source, n_target = source_lengths + 1, target_lengths + 1
     source_tokens, target_tokens = int(n_source.sum()), int(n_target.sum())
-    source_end, target_end = source_tokens, target_tokens
-    if stream_tokens:  # at least one dead token on each side, so that both streams have equally many sentences
-        source_end += stream_tokens - source_tokens % stream_tokens
-        target_end += stream_tokens - target_tokens % stream_tokens
-        n_source = np.append(n_source, source_end - source_tokens)
-        n_target = np.append(n_target, target_end - target_tokens)
+    if stream_tokens:
+        size, dead = _filled(stream_tokens, source_tokens, target_tokens)
+        empty = np.zeros(-(len(n_source) + dead) % ROUND_TO, dtype=np.int64)
+        n_source = np.concatenate([n_source, _spread(size - source_tokens, dead), empty])
+        n_target = np.concatenate([n_target, _spread(size - target_tokens, dead), empty])
+    source_end, target_end = int(n_source.sum()), int(n_target.sum())
     source, target_input, target_output = (np.full(n, PAD_ID, np.int64) for n in (source_end, target_end, target_end))
     source_last, target_last = np.cumsum(source_lengths + 1) - 1, np.cumsum(target_lengths + 1) - 1
     source[:source_tokens] = _with(source_ids, source_last, EOS_ID)
     target_output[:target_tokens] = _with(target_ids, target_last, EOS_ID)
     target_input[:target_tokens] = _with(target_ids, target_last - target_lengths, BOS_ID)
+    source_layout, target_layout = Layout.from_lengths(n_source.tolist()), Layout.from_lengths(n_target.tolist())
+    if stream_tokens:  # one for both sides: fewer different shapes
+        longest = max(DEAD_TOKENS, 1 << (max(source_layout.longest, target_layout.longest) - 1).bit_length())
+        source_layout, target_layout = (dataclasses.replace(s, longest=longest) for s in (source_layout, target_layout))
     return Batch(
         torch.from_numpy(source),
-        Layout.from_lengths(n_source.tolist()),
+        source_layout,
         torch.from_numpy(target_input),
         torch.from_numpy(target_output),
-        Layout.from_lengths(n_target.tolist()),
+        target_layout,
         tuple(pairs.tolist()),
         source_tokens,
         target_tokens,
         dropout_seed,
     )
+
+
+def nothing_asked(stream_tokens: int) -> Batch:
+    """Returns a batch without a target, for a rank that has none while the others train: it gives zero gradients."""
+    empty = np.empty(0, dtype=np.int64)
+    batch = pack(empty, np.zeros(1, dtype=np.int64), empty, np.zeros(1, dtype=np.int64), empty, stream_tokens)
+    return dataclasses.replace(batch, target_output=torch.full_like(batch.target_output, PAD_ID), target_tokens=0)
+
+
+def repeating_stream_tokens(batch_tokens: int) -> int:
+    """Returns the size of streams that hold any batch of up to batch_tokens tokens a side: a multiple of 128.
+
+    There is room for the sentences of padding of the other side, each of which needs a token on this side too.
+    """
+    size = batch_tokens + -batch_tokens % ROUND_TO
+    while _filled(size, batch_tokens, 1)[0] > size:
+        size += ROUND_TO
+    return size
+
+
+def _filled(stream_tokens: int, source_tokens: int, target_tokens: int) -> tuple[int, int]:
+    """Returns the size of both streams and the number of sentences of padding, each with a token on both sides."""
+    longer, shorter = max(source_tokens, target_tokens), min(source_tokens, target_tokens)
+    size, step = stream_tokens, max(ROUND_TO, stream_tokens // 4 // ROUND_TO * ROUND_TO)
+    while (dead := max(1, -(-(size - shorter) // DEAD_TOKENS))) > size - longer:
+        size += step  # steps of a quarter: few sizes
+    return size, dead
+
+
+def _spread(tokens: int, count: int) -> np.ndarray:
+    """Returns the lengths of `count` sentences that have so many tokens together and differ by one at most."""
+    lengths = np.full(count, tokens // count)
+    lengths[: tokens % count] += 1
+    return lengths
 
 
 def _with(ids: np.ndarray, places: np.ndarray, special: int) -> np.ndarray:

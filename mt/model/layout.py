@@ -1,7 +1,7 @@
 """Where each sentence lies in a packed stream of tokens."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,11 +19,11 @@ class Layout:
     lengths: tuple[int, ...]  # B sentence lengths in tokens
     cumulative_lengths: Tensor  # [B+1] int32: sentence b is stream[cumulative_lengths[b]:cumulative_lengths[b+1]]
     positions: Tensor  # [N] int64: index of each token in its sentence, from 0
-    longest: int  # the largest of the lengths
+    longest: int  # the largest of the lengths, or more where shapes are to repeat
 
     @staticmethod
     def from_lengths(lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
-        """Returns the layout of sentences with these lengths (each at least 1)."""
+        """Returns the layout of sentences with these lengths."""
         count = torch.tensor(lengths, dtype=torch.int64)
         cumulative = torch.zeros(len(lengths) + 1, dtype=torch.int64)
         torch.cumsum(count, 0, out=cumulative[1:])
@@ -45,13 +45,17 @@ class Layout:
         count = torch.tensor(self.lengths, dtype=torch.int64).to(device)
         return torch.arange(self.longest, device=device) < count[:, None]
 
-    def to(self, device: torch.device) -> "Layout":
-        return Layout(
-            self.lengths,
-            self.cumulative_lengths.to(device, non_blocking=True),
-            self.positions.to(device, non_blocking=True),
-            self.longest,
-        )
+    def moved(self, move: Callable[[Tensor], Tensor]) -> "Layout":
+        """Returns the layout with its tensors passed through `move`: to another device or kind of memory."""
+        return Layout(self.lengths, move(self.cumulative_lengths), move(self.positions), self.longest)
+
+    def traceable(self) -> "Layout":
+        """Returns the layout for code that torch.compile traces, and compiles anew where a number differs.
+
+        Without the lengths, which differ in each batch; the number of sentences is marked as one that varies.
+        """
+        torch._dynamo.mark_dynamic(self.cumulative_lengths, 0)
+        return Layout((), self.cumulative_lengths, self.positions, self.longest)
 
     def pad(self, stream: Tensor) -> Tensor:
         """Returns [B, longest, ...] of a stream [N, ...], zero where there is no token."""

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from mt.data.batch import Batch
+from mt.model.attention import attend_varlen
 from mt.model.transformer import Transformer
 from mt.tokenizer import PAD_ID
 
 CHUNK_ROWS = {"cpu": 512}  # fewer make slow matrix products, more outgrow the cache; elsewhere only memory counts
+SHAPES = 64  # of batches that torch.compile makes a graph for, at most; most runs have one to three
 CHUNK_ELEMENTS = 1 << 27  # logits held at a time, at most: half a gigabyte in float32
 
 
@@ -134,15 +136,28 @@ def smoothed_cross_entropy(
 
 
 class PairLoss(nn.Module):
-    """The model and its loss as one module, so that data parallelism sees the whole step. Maps a Batch to its Loss."""
+    """The model and its loss as one module, so that data parallelism sees the whole step. Maps a Batch to its Loss.
+
+    Compiled, with variable-length attention, it is one graph for each shape of batch, so batches should come from
+    `pack` with stream_tokens.
+    """
 
     def __init__(self, model: Transformer, smoothing: float, r_drop: float, compiled: bool) -> None:
         super().__init__()
         self.model, self.smoothing, self.r_drop = model, smoothing, r_drop
-        self.run = torch.compile(model.forward, dynamic=True) if compiled else model.forward
+        self.repeating = compiled and model.attend is attend_varlen  # the others work from lengths on the host
+        self.run = model.forward
+        if self.repeating:
+            torch._dynamo.config.recompile_limit = SHAPES  # with fullgraph one more is an error, not a slower run
+            self.run = torch.compile(model.forward, fullgraph=True, dynamic=False)
+        elif compiled:
+            self.run = torch.compile(model.forward, dynamic=True)
 
     def forward(self, batch: Batch) -> Loss:
-        pair = batch.source, batch.source_layout, batch.target_input, batch.target_layout
+        source_layout, target_layout = batch.source_layout, batch.target_layout
+        if self.repeating:
+            source_layout, target_layout = source_layout.traceable(), target_layout.traceable()
+        pair = batch.source, source_layout, batch.target_input, target_layout
         hidden = torch.cat([self.run(*pair), self.run(*pair)]) if self.r_drop else self.run(*pair)
         targets, table = batch.target_output, self.model.output_table
         return smoothed_cross_entropy(hidden, table, targets, self.smoothing, batch.target_tokens, self.r_drop)

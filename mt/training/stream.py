@@ -5,6 +5,7 @@ epoch's plan). So a position is all that has to be saved, batches prepared ahead
 number of ranks sees the same batches.
 """
 
+import dataclasses
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mt.config import TrainConfig
-from mt.data.batch import Batch, pack
+from mt.data.batch import Batch, pack, repeating_stream_tokens
 from mt.data.batching import plan_epoch
 from mt.data.encoded import EncodedCorpus, gather
 from mt.tokenizer import Tokenizer, TokenizerPair
@@ -35,7 +36,8 @@ class BatchStream:
     """Endless windows of `batches_per_update` micro-batches, of which this rank gets every world_size-th.
 
     `epoch` and `next_batch` say where it stands; `seek` continues from elsewhere. With prefetch_updates a thread
-    prepares windows ahead: `close` ends it.
+    prepares windows ahead, in page-locked memory for a GPU: `close` ends it. With repeating_shapes batches have one
+    size, as `pack` makes it from stream_tokens.
     """
 
     def __init__(
@@ -47,8 +49,11 @@ class BatchStream:
         rank: int = 0,
         world_size: int = 1,
         on_gpu: bool = False,
+        repeating_shapes: bool = False,
     ) -> None:
         self.corpus, self.tokenizers, self.config = corpus, tokenizers, config.trainer
+        self.on_gpu = on_gpu
+        self.stream_tokens = repeating_stream_tokens(config.trainer.batch_tokens) if repeating_shapes else 0
         self.prefetch_updates = config.trainer.prefetch_updates
         if self.prefetch_updates is None:
             self.prefetch_updates = 2 if on_gpu else 0
@@ -119,7 +124,8 @@ class BatchStream:
             gather(target_words, target_starts[order], target_lengths),
             target_lengths,
             pairs[order],
-            dropout_seed=dropout_seed,
+            self.stream_tokens,
+            dropout_seed,
         )
 
     def _stored(self, pairs: np.ndarray) -> tuple[Side, Side]:
@@ -159,6 +165,8 @@ class _Ahead:
     def _prepare(self) -> Window:
         window = self._stream.window(*self._place)
         self._place = window.epoch, window.next_batch
+        if self._stream.on_gpu:
+            return dataclasses.replace(window, batches=[batch.pin() for batch in window.batches])
         return window
 
 

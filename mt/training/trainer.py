@@ -6,19 +6,18 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mt import checkpoint as folder
 from mt.config import TrainConfig, from_mapping, to_mapping
-from mt.data.batch import Batch, pack
+from mt.data.batch import Batch, nothing_asked
 from mt.data.encoded import EncodedCorpus
 from mt.model.attention import attend_varlen, choose_attend
 from mt.model.dropout import seed_dropout
 from mt.model.transformer import Transformer
 from mt.tensors import find_not_finite
-from mt.tokenizer import PAD_ID, TokenizerPair
+from mt.tokenizer import TokenizerPair
 from mt.training.distributed import Group, without_sync
 from mt.training.lanes import Lanes, pieces_of
 from mt.training.loss import PairLoss
@@ -67,7 +66,7 @@ class Trainer:
         self.dtype = precision_of(config.trainer.precision, device)
         self.model.attend = choose_attend(device, self.dtype, config.model.d_model // config.model.n_heads)
         compiled = config.trainer.compile
-        if compiled and self.model.attend is not attend_varlen:
+        if compiled and (self.model.attend is not attend_varlen or config.model.attention_dropout):
             # the others work from sentence lengths, which differ in each batch
             self.model.attend = torch.compiler.disable(self.model.attend)
         pair_loss = PairLoss(self.model, config.optim.label_smoothing, config.optim.r_drop, compiled)
@@ -87,6 +86,7 @@ class Trainer:
             group.rank,
             group.world_size,
             device.type == "cuda",
+            pair_loss.repeating,
         )
         self.fingerprints = {"train": train_corpus.fingerprint, "valid": valid_corpus and valid_corpus.fingerprint}
         self.metrics: dict[str, float] = {}
@@ -191,7 +191,7 @@ class Trainer:
         each summed loss is divided by it, so how an update is cut changes nothing.
         """
         total = torch.zeros((), device=self.device)
-        batches = batches or [_nothing_asked()]
+        batches = batches or [nothing_asked(self.stream.stream_tokens)]
         pieces = batches
         if self.device.type == "cpu":  # however many threads or ranks there are, so that all draw the same masks
             pieces = [piece for batch in batches for piece in batch.split(pieces_of(self.config.trainer.batch_tokens))]
@@ -388,10 +388,3 @@ def check_same_pairs(before: dict[str, str | None], now: dict[str, str | None], 
                 f"{str(fingerprint)[:12]}, now {str(now.get(split))[:12]}): restore the files, or begin a new run with "
                 "init_from"
             )
-
-
-def _nothing_asked() -> Batch:
-    """Returns a batch without a target, for a rank that has none while the others train: it gives zero gradients."""
-    empty = np.empty(0, dtype=np.int64)
-    batch = pack(empty, np.zeros(1, dtype=np.int64), empty, np.zeros(1, dtype=np.int64), empty)
-    return dataclasses.replace(batch, target_output=torch.full_like(batch.target_output, PAD_ID), target_tokens=0)

@@ -54,4 +54,6 @@ def test_collate_packs_shifts_and_orders(stream_tokens):
     if stream_tokens:
         assert len(batch.source) == len(batch.target_input) == 16
         assert not batch.source[9:].any() and not batch.target_output[7:].any()
-        assert len(batch.source_layout.lengths) == len(batch.target_layout.lengths) == 4
+        assert batch.source_layout.lengths[3:5] == (7, 0) and batch.target_layout.lengths[3:5] == (9, 0)
+        assert len(batch.source_layout.lengths) == len(batch.target_layout.lengths) == 128
+        assert batch.source_layout.longest == batch.target_layout.longest == 128

@@ -1,0 +1,162 @@
+"""Batches of one shape: the same numbers as without, and one graph of torch.compile for all of a run's batches."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounter
+
+from mt import checkpoint as folder
+from mt.config import ModelConfig
+from mt.data.batch import DEAD_TOKENS, collate, nothing_asked, pack, repeating_stream_tokens
+from mt.data.encoded import encode_corpus
+from mt.model.attention import attend_explicit, attend_padded, attend_varlen
+from mt.model.dropout import Dropout, seed_dropout
+from mt.model.layout import Layout
+from mt.model.transformer import Transformer
+from mt.training.loss import PairLoss
+from mt.training.run import train
+from mt.training.stream import BatchStream
+from tests.model.varlen_on_cpu import register
+from tests.training.small_runs import settings
+
+register()
+
+
+def model_of(positions="sinusoidal", dropout=0.0, vocabulary=350):
+    torch.manual_seed(0)
+    shape = ModelConfig(
+        d_model=16, d_ff=32, n_heads=2, encoder_layers=1, decoder_layers=1, positions=positions, dropout=dropout
+    )
+    return Transformer(shape, vocabulary, vocabulary)
+
+
+def sentences(count, longest, seed=0):
+    random = np.random.default_rng(seed)
+    return [[random.integers(4, 40, random.integers(1, longest)) for _ in range(count)] for _ in range(2)]
+
+
+def outcome(model, batch, compiled=False):
+    model.zero_grad()
+    loss = PairLoss(model, 0.1, 0.0, compiled)(batch)
+    loss.smoothed.backward()
+    values = torch.stack([loss.smoothed.detach(), loss.negative_log_likelihood])
+    return [values, *(parameter.grad.clone() for parameter in model.parameters())]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_varlen_attention_equals_the_formula(causal):
+    """Of this CPU's stand-in; scripts/gpu_check.py asks the same of the GPU's kernel."""
+    q_lengths = [3, 7, 1, 0]
+    k_lengths = q_lengths if causal else [5, 2, 4, 0]
+    q_layout, k_layout = Layout.from_lengths(q_lengths), Layout.from_lengths(k_lengths)
+    shapes = (sum(q_lengths), sum(k_lengths), sum(k_lengths))
+    q, k, v = (torch.randn(n, 2, 4, dtype=torch.float64, requires_grad=True) for n in shapes)
+    upstream = torch.randn(sum(q_lengths), 2, 4, dtype=torch.float64)
+    results = []
+    for attend in (attend_explicit, attend_varlen):
+        out = attend(q, k, v, q_layout, k_layout, causal, Dropout(0.0))
+        results.append([out, *torch.autograd.grad((out * upstream).sum(), (q, k, v))])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("attend", [attend_explicit, attend_padded, attend_varlen])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_filling_up_changes_neither_loss_nor_gradients(attend, positions):
+    pairs = sentences(9, 12)
+    plain, filled = (collate(*pairs, list(range(9)), tokens) for tokens in (0, 512))
+    assert len(filled.source) == len(filled.target_input) == 512 > len(plain.source)
+    model = model_of(positions).double()
+    model.attend = attend
+    for expected, found in zip(outcome(model, plain), outcome(model, filled), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 if expected.dtype == torch.float32 else 1e-11)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 60, 127, 128, 129, 2000, 4096, 25_000])
+def test_any_batch_within_the_budget_has_the_one_size(batch_tokens):
+    size = repeating_stream_tokens(batch_tokens)
+    assert size % 128 == 0 and batch_tokens < size <= batch_tokens * 1.02 + 256
+    for source, target in ((batch_tokens, 1), (1, batch_tokens), (batch_tokens, batch_tokens), (1, 1)):
+        ids = np.ones(source - 1, np.int64), np.ones(target - 1, np.int64)
+        batch = pack(ids[0], np.array([source - 1]), ids[1], np.array([target - 1]), np.array([7]), size)
+        layouts = batch.source_layout, batch.target_layout
+        assert len(batch.source) == len(batch.target_input) == len(batch.target_output) == size
+        assert (batch.source_tokens, batch.target_tokens) == (source, target)
+        assert len(layouts[0].lengths) == len(layouts[1].lengths) and len(layouts[0].lengths) % 128 == 0
+        assert layouts[0].longest == layouts[1].longest >= max(128, source, target)
+        for layout in layouts:
+            assert sum(layout.lengths) == len(layout.positions) == size
+            assert all(0 <= n <= DEAD_TOKENS for n in layout.lengths[1:])
+        # attention needs keys for every query
+        assert [n > 0 for n in layouts[0].lengths] == [n > 0 for n in layouts[1].lengths]
+
+
+def test_what_does_not_fit_takes_the_next_size():
+    pairs = sentences(4, 3)
+    pairs[0][2] = np.full(700, 5)
+    batch = collate(*pairs, [0, 1, 2, 3], 512)
+    assert len(batch.source) == len(batch.target_input) == 768
+    assert batch.source_layout.longest == 1024
+
+
+def test_a_rank_without_a_batch_takes_part_with_the_same_shape():
+    batch, model = nothing_asked(512), model_of()
+    model.attend = attend_varlen
+    assert len(batch.source) == 512 and batch.target_tokens == 0 and not batch.pairs
+    assert all(not part.any() for part in outcome(model, batch))
+
+
+@pytest.fixture(scope="module")
+def stream_of(corpus, tmp_path_factory):
+    config = settings(corpus, tmp_path_factory.mktemp("runs") / "run", max_steps=1)
+    train(config, [])
+    tokenizers = folder.load_tokenizers(folder.Path(config.run_dir))
+    data = encode_corpus(config.data.train, config.data, tokenizers)
+
+    def make(**options):
+        return BatchStream(data, tokenizers, config, 1, **options)
+
+    return make
+
+
+def test_one_graph_for_all_batches_of_a_run(stream_of, monkeypatch):
+    """Forward passes, with the dropout that GPUs use; the backward graph has the shapes of the forward one."""
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+    monkeypatch.setattr(
+        Dropout, "forward", lambda self, x, residual=None: residual + F.dropout(x, 0.1) if residual is not None else x
+    )
+    model = model_of(dropout=0.1)
+    model.attend = attend_varlen
+    pair_loss, stream = PairLoss(model, 0.1, 0.0, compiled=True), stream_of(repeating_shapes=True)
+    stream.stream_tokens = 1024
+    batches = [stream.next_window().batches[0] for _ in range(20)]
+    batches += [collate(*sentences(count, 3), list(range(count)), 1024) for count in (150, 290)]
+    batches += [nothing_asked(1024)]
+    for batch in batches:
+        seed_dropout(model, batch.dropout_seed)
+        pair_loss(batch)
+    assert len({(batch.source_tokens, batch.target_tokens, len(batch.pairs)) for batch in batches}) > 15
+    assert {len(batch.source_layout.lengths) for batch in batches} == {128, 256, 384}
+    assert counter.frame_count == 1
+    for _ in range(2):
+        long = sentences(2, 3)
+        long[1][0] = np.full(600, 5)  # also beyond the table of positions
+        pair_loss(collate(*long, [0, 1], 1024))
+    assert counter.frame_count <= 3  # another `longest`; and once more for the table, which grows within the first
+
+
+def test_compiled_equals_not_compiled():
+    """By AOTAutograd, which splits the backward pass off as on a GPU, without a compiler for C++."""
+    model = model_of()
+    model.attend = attend_varlen
+    batch = collate(*sentences(9, 12), list(range(9)), 512)
+    expected = outcome(model, batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+        found = outcome(model, batch, compiled=True)
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-6)
