@@ -237,11 +237,16 @@ class TrainerConfig:
     max_minutes: float | None = None  # wall clock in training, validation included, summed over resumed sessions
     max_session_minutes: float | None = None  # wall clock of one session; then it saves and stops as after a signal
     batch_tokens: int = 4096  # tokens of the longer side per micro-batch
+    # on a GPU: takes the largest batch_tokens that memory holds, less a tenth, and stores it as the run's batch_tokens
+    # (not tried on a GPU); for repeating a run from its config.yaml set it to false
+    fit_batch: bool = False
     accumulate_batches: int = 1  # micro-batches per update and rank
     # updates whose batches a thread prepares ahead; null: 2 on a GPU, 0 on a CPU, which it would slow down
     prefetch_updates: int | None = None
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU that has it, else float32
-    compile: bool = False  # torch.compile with dynamic shapes; pays off on a GPU only, and has not been tried on one
+    # torch.compile; pays off on a GPU only, and has not been tried on one. On a GPU in half precision without
+    # attention_dropout batches are filled up to one size, so that one graph serves the run
+    compile: bool = False
     validate_every_steps: int = 1000  # updates
     validate_max_sentences: int = 2000
     validation_beam_size: int = 1
@@ -253,7 +258,8 @@ class TrainerConfig:
     keep_best_checkpoints: int = 1  # by best_metric
     distributed_timeout_seconds: float = 600.0  # a rank that does not answer for so long ends the others
     ema_decay: float = 0.0  # moving average of the weights, used for validation and as result; 0: off
-    max_skipped_steps: int = 100  # updates in a row with non-finite gradients before the run stops
+    # updates in a row with non-finite gradients before the run stops; a GPU tells of each one update later
+    max_skipped_steps: int = 100
     log_every_steps: int = 50
     shuffle_pool_batches: int = 64  # sentences of about this many batches are sorted by length together
     tensorboard: bool = True

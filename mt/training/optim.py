@@ -38,7 +38,7 @@ class AdamW:
             }
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
+    def step(self, lr: float, skip: Tensor | None) -> None:
         for group, weight_decay in self.groups:
             parameters = [parameter for parameter in group if parameter.grad is not None]
             states = [self.state[parameter] for parameter in parameters]
@@ -50,6 +50,7 @@ class AdamW:
                 [],
                 [state["step"] for state in states],
                 fused=self.fused,
+                found_inf=skip,
                 amsgrad=False,
                 beta1=self.config.beta1,
                 beta2=self.config.beta2,
@@ -73,20 +74,24 @@ class Muon:
         self.state = {p: {"momentum": torch.zeros_like(p, requires_grad=False)} for p in parameters}
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
+    def step(self, lr: float, skip: Tensor | None) -> None:
+        applied = 1.0 if skip is None else 1.0 - skip
         stacks: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
         for (parameter, state), fused in zip(self.state.items(), self.fused, strict=True):
             if parameter.grad is None:
                 continue
-            momentum = state["momentum"].lerp_(parameter.grad, 1 - self.momentum)
-            update = parameter.grad.lerp(momentum, self.momentum)  # Nesterov's
+            grad = parameter.grad if skip is None else torch.where(skip > 0, 0.0, parameter.grad)
+            momentum = state["momentum"].lerp_(grad, (1 - self.momentum) * applied)
+            update = grad.lerp(momentum, self.momentum)  # Nesterov's
             for part, matrix in zip(update.chunk(fused), parameter.chunk(fused), strict=True):
                 stacks.setdefault(part.shape, []).append((part, matrix))
         for (rows, columns), pairs in stacks.items():
             updates = orthogonalise(torch.stack([update for update, _ in pairs]))
+            if skip is not None:
+                updates = updates * applied
             scale = lr * max(1.0, rows / columns) ** 0.5
             for update, (_, matrix) in zip(updates, pairs, strict=True):
-                matrix.mul_(1 - lr * self.weight_decay).sub_(update, alpha=scale)
+                matrix.mul_(1 - lr * self.weight_decay * applied).sub_(update, alpha=scale)
 
 
 class Optimizer:
@@ -104,10 +109,13 @@ class Optimizer:
             self.parts.append(Muon(list(by_muon.values()), fused, config))
         self.names = {id(p): n for n, p in model.named_parameters()}
 
-    def step(self, factor: float) -> None:
-        """Applies the gradients at `factor` times the peak learning rates."""
+    def step(self, factor: float, skip: Tensor | None = None) -> None:
+        """Applies the gradients at `factor` times the peak learning rates.
+
+        skip: scalar float32 on the model's device; 1 leaves all as it was, and the host need not know.
+        """
         for part in self.parts:
-            part.step(part.peak * factor)
+            part.step(part.peak * factor, skip)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all state as tensors named optimizer.PARAMETER.KEY; a step count is a scalar tensor."""

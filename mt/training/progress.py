@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torch import Tensor
+
 from mt.config import TrainerConfig
 
 
@@ -73,9 +75,9 @@ class Meter:
     """Sums over the updates since the last report, of this rank; time in validation and saving is left out."""
 
     start: float = field(default_factory=time.monotonic)
-    loss: float = 0.0
+    loss: float | Tensor = 0.0  # from a GPU a scalar, which is read for the report only
     source_tokens: int = 0
     target_tokens: int = 0
 
     def sums(self) -> list[float]:
-        return [self.loss, float(self.source_tokens), float(self.target_tokens)]
+        return [float(self.loss), float(self.source_tokens), float(self.target_tokens)]

@@ -30,6 +30,7 @@ class Found:
     saved: Path | None  # the checkpoint to go on from
     changes: tuple[str, ...] = ()  # settings that differ from the run's, as 'key: old -> new'
     finished: bool = False  # and none of its limits was changed since
+    fitted_batch_tokens: int | None = None  # that trainer.fit_batch found when the run began
 
 
 @contextmanager
@@ -75,7 +76,9 @@ def look_into(run_dir: Path, config: TrainConfig) -> Found:
     if not check_folder(run_dir, config):
         return Found(False, None)
     folder.remove_unfinished(run_dir)
-    found = changes(folder.load_config(run_dir), config)
+    before = folder.load_config(run_dir)
+    found = changes(before, config)
+    fitted = before.trainer.batch_tokens if before.trainer.fit_batch else None
     saved = folder.newest_readable(run_dir)
     state = folder.read_state(saved) if saved is not None else {"finished": False}
     if saved is not None and folder.read_record(run_dir).get("run", state.get("run")) != state.get("run"):
@@ -83,7 +86,7 @@ def look_into(run_dir: Path, config: TrainConfig) -> Found:
     finished = state["finished"]
     keys = [change.split(":")[0] for change in found]
     if not finished or any(key in LIMITS for key in keys):
-        return Found(True, saved, tuple(found))
+        return Found(True, saved, tuple(found), fitted_batch_tokens=fitted)
     if found:
         raise ValueError(
             f"run_dir={run_dir}: the run is finished, and {found[0]} would change nothing; raise trainer.max_steps, "
@@ -95,6 +98,8 @@ def look_into(run_dir: Path, config: TrainConfig) -> Found:
 def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     """Returns the settings that differ, as 'key: old -> new'; raises ValueError for one that a run cannot change."""
     found = []
+    if old.trainer.fit_batch and new.trainer.fit_batch:  # what it found stays
+        new = replace(new, trainer=replace(new.trainer, batch_tokens=old.trainer.batch_tokens))
     before, after = _flatten(to_mapping(old)), _flatten(to_mapping(new))
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key) or key in FREE:
@@ -107,6 +112,17 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
             )
         found.append(f"{key}: {before.get(key)} -> {after.get(key)}")
     return found
+
+
+def check_same_pairs(before: dict[str, str | None], now: dict[str, str | None], run_dir: Path) -> None:
+    """Raises ValueError where a split's encoded pairs, by their fingerprints, are not those that a run began with."""
+    for split, fingerprint in before.items():
+        if fingerprint != now.get(split):
+            raise ValueError(
+                f"data.{split}: the pairs differ from those that {run_dir} was begun with (fingerprint "
+                f"{str(fingerprint)[:12]}, now {str(now.get(split))[:12]}): restore the files, or begin a new run with "
+                "init_from"
+            )
 
 
 def with_parents_tokenizer(config: TrainConfig, run_dir: Path) -> tuple[TrainConfig, list[str]]:

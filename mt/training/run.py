@@ -19,11 +19,12 @@ from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.tokenizer import TokenizerPair, train_tokenizers
 from mt.training.distributed import Group, joined, local_rank
+from mt.training.fit_batch import check_fit_batch, fit_batch
 from mt.training.monitor import Monitor
 from mt.training.progress import TrainResult
-from mt.training.resume import Found, check_folder, locked, look_into, with_parents_tokenizer
+from mt.training.resume import Found, check_folder, check_same_pairs, locked, look_into, with_parents_tokenizer
 from mt.training.signals import StopRequest
-from mt.training.trainer import Trainer, check_same_pairs
+from mt.training.trainer import Trainer
 
 
 def train(config: TrainConfig, command: list[str]) -> TrainResult:
@@ -37,6 +38,7 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
     session_end = None if session is None else time.monotonic() + session * 60
     with joined() as group:
         device = _device(config.device, group)
+        check_fit_batch(config, device)
         group.connect(device, config.trainer.distributed_timeout_seconds)
         if device.type == "cpu":
             keep_freed_memory()
@@ -104,6 +106,12 @@ def _prepare(
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
     data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
     train_corpus, valid_corpus = _encode(data, tokenizers, group, monitor)
+    if config.trainer.fit_batch:
+        if found.fitted_batch_tokens is None:
+            config = fit_batch(config, run_dir, device, tokenizers, train_corpus, group, monitor)
+        else:
+            limits = dataclasses.replace(config.trainer, batch_tokens=found.fitted_batch_tokens)
+            config = dataclasses.replace(config, trainer=limits)
     trainer = Trainer(config, run_dir, device, tokenizers, train_corpus, valid_corpus, group)
     _describe(trainer, train_corpus, monitor)
     if config.init_from and found.saved is None:  # before anything is written

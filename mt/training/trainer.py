@@ -23,7 +23,9 @@ from mt.training.lanes import Lanes, pieces_of
 from mt.training.loss import PairLoss
 from mt.training.monitor import Monitor
 from mt.training.optim import Optimizer, clip_gradients
+from mt.training.outcome import Outcome
 from mt.training.progress import Meter, Progress, TrainResult
+from mt.training.resume import check_same_pairs
 from mt.training.schedule import learning_rate_factor
 from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
@@ -33,7 +35,6 @@ from mt.translation.translator import Translator
 FIRST_LOSS_SCALE = 2.0**16
 UPDATES_PER_LOSS_SCALE_DOUBLING = 2000
 SILENCE_SECONDS = 30.0  # after which a report is due, however few updates there were
-SKIPS_SHOWN = 3  # in a row, before only the 4th, 8th, 16th, ... are
 
 
 def precision_of(name: str, device: torch.device) -> torch.dtype:
@@ -96,6 +97,9 @@ class Trainer:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
         decode = dataclasses.replace(config.decode, beam_size=config.trainer.validation_beam_size)
         self.translator = Translator(self.model, tokenizers, decode)
+        # a GPU is not waited for: what became of an update is asked when the next one's work is queued
+        self.runs_ahead = device.type == "cuda" and self.dtype != torch.float16  # whose loss scale must be known
+        self._outcome: Outcome | None = None
         self._session_start, self._seconds_before = time.monotonic(), 0.0
         self._saved_step, self._saved_seconds, self._reported_seconds = -1, 0.0, 0.0
 
@@ -115,20 +119,25 @@ class Trainer:
             meter.loss += loss
             meter.source_tokens += sum(batch.source_tokens for batch in window.batches)
             meter.target_tokens += sum(batch.target_tokens for batch in window.batches)
+            report = progress.step == 1 or progress.step % trainer.log_every_steps == 0  # the first: a sign of life
+            report = report or progress.seconds - self._reported_seconds >= SILENCE_SECONDS
+            validation, save = progress.step % trainer.validate_every_steps == 0, self._save_is_due()
+            if report or validation or save or progress.limit_reached(trainer):
+                self._settle(monitor)
             if progress.skipped_in_a_row:
                 continue
-            due = progress.step == 1 or progress.step % trainer.log_every_steps == 0  # the first: a sign of life
-            if due or progress.seconds - self._reported_seconds >= SILENCE_SECONDS:
-                self._report(meter, norm, monitor)
+            if report:
+                self._report(meter, float(norm), monitor)
                 meter = Meter()
             pause = time.monotonic()
-            if progress.step % trainer.validate_every_steps == 0:
+            if validation:
                 self.validate_and_save(monitor)
-            elif self._save_is_due():
+            elif save:
                 self._check_finite()
                 self.save(monitor)
             meter.start += time.monotonic() - pause
         self.stream.close()
+        self._settle(monitor)
         finished = stopped_by != asked_to_stop
         if finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)
@@ -184,8 +193,8 @@ class Trainer:
         }
         monitor.train(progress.step, values, progress.share(self.config.trainer))
 
-    def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float, float]:
-        """Returns this rank's summed loss without smoothing and the gradient norm, after one update.
+    def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float | Tensor, float | Tensor]:
+        """Returns this rank's summed loss without smoothing and the gradient norm, of a GPU as tensors.
 
         batches: this rank's micro-batches. tokens: the target tokens of the update over all micro-batches and ranks;
         each summed loss is divided by it, so how an update is cut changes nothing.
@@ -209,46 +218,56 @@ class Trainer:
                     (loss.smoothed * scale).backward()
                 total += loss.negative_log_likelihood
         self.model.leave_out_key_biases()
-        return float(total), self._update(monitor, batches)
+        return total.double() if self.runs_ahead else float(total), self._update(monitor, batches)
 
-    def _update(self, monitor: Monitor, batches: list[Batch]) -> float:
-        """Returns the gradient norm; applies the gradients if it is finite, else leaves everything as it was."""
+    def _update(self, monitor: Monitor, batches: list[Batch]) -> float | Tensor:
+        """Returns the gradient norm; applies the gradients if it is finite, else leaves everything as it was.
+
+        Where the host runs ahead, the device decides, the step is counted at once, and `_settle` takes it back later.
+        """
+        self._settle(monitor)
         progress = self.progress
         if progress.loss_scale != 1.0:
             for parameter in self.model.parameters():
                 if parameter.grad is not None:
                     parameter.grad.div_(progress.loss_scale)
-        norm = float(clip_gradients(self.model, self.config.optim.clip_norm))
-        if math.isfinite(norm):
-            self.optimizer.step(self._factor(progress.step + 1))
-            progress.step += 1
-            progress.skipped_in_a_row = 0
-            if self.average is not None:
-                decay = min(self.config.trainer.ema_decay, (1 + progress.step) / (10 + progress.step))
-                for name, weight in self.model.weights().items():
-                    self.average[name].lerp_(weight, 1 - decay)
+        norm = clip_gradients(self.model, self.config.optim.clip_norm)
+        self._outcome = Outcome(norm, batches, progress.epochs_done)
+        if self.runs_ahead:
+            self._apply((~norm.isfinite()).float())
         else:
-            progress.skipped_steps += 1
-            progress.skipped_in_a_row += 1
-            self._tell_of_skip(monitor, batches)
-        if self.dtype == torch.float16:
-            self._adapt_loss_scale(math.isfinite(norm))
+            norm = self._outcome.norm()
+            if math.isfinite(norm):
+                self._apply(None)
+            self._settle(monitor)
+            if self.dtype == torch.float16:
+                self._adapt_loss_scale(math.isfinite(norm))
         self.model.zero_grad(set_to_none=True)
         return norm
 
-    def _tell_of_skip(self, monitor: Monitor, batches: list[Batch]) -> None:
-        progress, limit = self.progress, self.config.trainer.max_skipped_steps
-        pairs = [pair for batch in batches for pair in batch.pairs]
-        first = repr(self.stream.corpus.texts(pairs[0])[0][:60]) if pairs else "none"
-        where = f"update {progress.step + 1}, epoch {progress.epochs_done:.2f}, {len(pairs)} pairs, the first {first}"
-        row = progress.skipped_in_a_row
-        if row <= SKIPS_SHOWN or row & (row - 1) == 0:
-            monitor.message(f"warning: gradients are not finite at {where}: this update is left out ({row} in a row)")
-        if row >= limit:
-            raise ValueError(
-                f"gradients were not finite in {row} updates in a row, the last at {where}: lower optim.lr or use "
-                f"trainer.precision=float32 (trainer.max_skipped_steps={limit}); the last checkpoint is unharmed"
-            )
+    def _apply(self, skip: Tensor | None) -> None:
+        """Makes a step of the optimizer and of the moving average, unless `skip` (scalar float32) is 1."""
+        progress = self.progress
+        self.optimizer.step(self._factor(progress.step + 1), skip)
+        progress.step += 1
+        if self.average is not None:
+            share = 1 - min(self.config.trainer.ema_decay, (1 + progress.step) / (10 + progress.step))
+            for name, weight in self.model.weights().items():
+                self.average[name].lerp_(weight, share if skip is None else share * (1 - skip))
+
+    def _settle(self, monitor: Monitor) -> None:
+        """Counts and tells how the last update came out; waits for the device where that is not known yet."""
+        outcome, self._outcome = self._outcome, None
+        if outcome is None:
+            return
+        progress = self.progress
+        if math.isfinite(outcome.norm()):
+            progress.skipped_in_a_row = 0
+            return
+        progress.step -= self.runs_ahead
+        progress.skipped_steps += 1
+        progress.skipped_in_a_row += 1
+        outcome.tell_of_skip(progress, self.stream.corpus, self.config.trainer.max_skipped_steps, monitor)
 
     def _adapt_loss_scale(self, finite: bool) -> None:
         """fp16 gradients underflow unless the loss is scaled: halve on overflow, double after many good updates."""
@@ -377,14 +396,3 @@ class Trainer:
     def _factor(self, step: int) -> float:
         share = self.progress.share(self.config.trainer)
         return learning_rate_factor(self.config.optim, step, share, self.config.model.d_model)
-
-
-def check_same_pairs(before: dict[str, str | None], now: dict[str, str | None], run_dir: Path) -> None:
-    """Raises ValueError where a split's encoded pairs, by their fingerprints, are not those that a run began with."""
-    for split, fingerprint in before.items():
-        if fingerprint != now.get(split):
-            raise ValueError(
-                f"data.{split}: the pairs differ from those that {run_dir} was begun with (fingerprint "
-                f"{str(fingerprint)[:12]}, now {str(now.get(split))[:12]}): restore the files, or begin a new run with "
-                "init_from"
-            )
