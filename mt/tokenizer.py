@@ -70,7 +70,7 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Returns the piece ids of each text, without bos and eos; an empty text has none."""
-        return self._processor.encode([_SEPARATORS.sub(" ", text) for text in texts])
+        return self._processor.encode(_without_separators(texts))
 
     def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
         """Returns the piece ids of each text, cut at random: the same for the same seed.
@@ -78,7 +78,7 @@ class Tokenizer:
         alpha: with BPE the chance that a merge is left out (Provilkov et al. 2020); with a unigram model the power of
         the probabilities of all ways to cut a text (Kudo 2018).
         """
-        clean = [_SEPARATORS.sub(" ", text) for text in texts]
+        clean = _without_separators(texts)
         found: list[list[int]] = []
 
         def draw() -> None:
@@ -104,6 +104,11 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """Returns the piece of each id as SentencePiece writes it: ▁tea, <0xE9>, </s>."""
         return [self._processor.id_to_piece(i) for i in ids]
+
+
+def _without_separators(texts: list[str]) -> list[str]:
+    # no separator is printable, and this is far faster than a search
+    return [text if text.isprintable() else _SEPARATORS.sub(" ", text) for text in texts]
 
 
 @dataclass(frozen=True)

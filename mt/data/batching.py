@@ -33,12 +33,19 @@ def plan_epoch(
     """
     rng = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, epoch]))
     order = rng.permutation(np.arange(len(source_lengths), dtype=np.int32))  # half the memory of permutation(count)
-    cost = np.maximum(source_lengths, target_lengths).astype(np.int32) + 1
-    pools = cut_by_budget(cost[order], batch_tokens * pool_batches)
+    cost = (np.maximum(source_lengths, target_lengths).astype(np.int32) + 1)[order]
+    pools = cut_by_budget(cost, batch_tokens * pool_batches)
+    # Sorting numbers that hold both lengths and, in 31 bits, the place in the pool takes less than half the time of
+    # lexsort. Look-ups by `order`, which miss the processor's caches, are few and come before the loop.
+    longest = np.uint32(2**16 - 1)
+    lengths = [np.minimum(side.astype(np.uint32), longest) for side in (source_lengths, target_lengths)]
+    both = (lengths[1] << 16 | lengths[0])[order]
     batches: list[np.ndarray] = []
     for start, end in zip(pools[:-1], pools[1:], strict=True):
-        pool = order[start:end]
-        pool = pool[np.lexsort((source_lengths[pool], target_lengths[pool]))]
-        cuts = cut_by_budget(cost[pool], batch_tokens)
+        keys = both[start:end].astype(np.int64) << 31 | np.arange(end - start)
+        keys.sort()
+        places = keys & (2**31 - 1)
+        pool = order[start:end][places]
+        cuts = cut_by_budget(cost[start:end][places], batch_tokens)
         batches += [pool[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
     return [batches[index] for index in rng.permutation(len(batches))]

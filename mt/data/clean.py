@@ -41,7 +41,7 @@ def clean_pairs(
 
 def is_empty(text: str) -> bool:
     """Returns whether nothing in the text can be seen: white space, control and default ignorable characters only."""
-    return _VISIBLE.search(text) is None
+    return not "!" <= text[:1] <= "~" and _VISIBLE.search(text) is None  # a search takes five times as long
 
 
 def _drop_reason(source: str, target: str, config: CleaningConfig) -> str | None:
@@ -53,9 +53,12 @@ def _drop_reason(source: str, target: str, config: CleaningConfig) -> str | None
         return "too many source characters"
     if len(target) > config.max_characters:
         return "too many target characters"
-    shorter, longer = sorted((len(source.strip()), len(target.strip())))
-    if config.max_length_ratio and longer >= _RATIO_CHARACTERS and longer > config.max_length_ratio * shorter:
-        return "length ratio"
+    if config.max_length_ratio:
+        shorter, longer = len(source.strip()), len(target.strip())
+        if shorter > longer:
+            shorter, longer = longer, shorter
+        if longer >= _RATIO_CHARACTERS and longer > config.max_length_ratio * shorter:
+            return "length ratio"
     if config.drop_identical and source.strip() == target.strip():
         return "identical"
     return None

@@ -5,11 +5,13 @@ metadata.json. It is written under another name and renamed, so that a folder of
 """
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +28,8 @@ from mt.tokenizer import TokenizerPair
 DEFAULT_CACHE_DIR = "data/cache"
 FORMAT_VERSION = 2  # raise it when the files or what cleaning and encoding do to a pair change
 _BATCH_PAIRS = 10_000
-_BATCH_CHARACTERS = 1 << 26  # Arrow's offsets are 31-bit: a batch of very long texts is cut earlier
+_BATCH_CHARACTERS = 1 << 24  # a batch of very long texts is cut earlier: a few are in memory at a time
+_THREADS = 2
 _SCHEMA = pa.schema(
     [
         ("source_ids", pa.list_(pa.int32())),
@@ -213,6 +216,34 @@ def _batches(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]
         yield batch
 
 
+def _encoded(batches: Iterable[list[tuple[str, str]]], tokenizers: TokenizerPair) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of each batch in order, encoded by threads while the next batches are read and cleaned.
+
+    Two threads, so that SentencePiece, which holds no lock of Python's, goes on while the other's lists become columns.
+    """
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="encode") as threads:
+        jobs: deque[Future[pa.RecordBatch]] = deque()
+        for batch in batches:
+            jobs.append(threads.submit(_encode_batch, batch, tokenizers))
+            if len(jobs) > _THREADS:
+                yield jobs.popleft().result()
+        while jobs:
+            yield jobs.popleft().result()
+
+
+def _encode_batch(batch: list[tuple[str, str]], tokenizers: TokenizerPair) -> pa.RecordBatch:
+    sources, targets = [source for source, _ in batch], [target for _, target in batch]
+    ids = _ids_column(tokenizers.source.encode(sources)), _ids_column(tokenizers.target.encode(targets))
+    return pa.record_batch([*ids, pa.array(sources, pa.string()), pa.array(targets, pa.string())], schema=_SCHEMA)
+
+
+def _ids_column(ids: list[list[int]]) -> pa.ListArray:
+    offsets = np.zeros(len(ids) + 1, dtype=np.int32)
+    np.cumsum(np.fromiter(map(len, ids), np.int32, len(ids)), out=offsets[1:])
+    words = np.fromiter(itertools.chain.from_iterable(ids), np.int32, offsets[-1])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(words))  # ten times as fast as pa.array(ids)
+
+
 def _write_pairs(
     folder: Path,
     pairs: Iterable[tuple[str, str]],
@@ -225,16 +256,12 @@ def _write_pairs(
     kept = 0
     with open(folder / "pairs.arrow", "wb") as file:
         with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for batch in _batches(pairs):
-                sources, targets = [source for source, _ in batch], [target for _, target in batch]
-                ids = zip(tokenizers.source.encode(sources), tokenizers.target.encode(targets), strict=True)
-                rows = [(*pair_ids, *texts) for pair_ids, texts in zip(ids, batch, strict=True)]
+            for rows in _encoded(_batches(pairs), tokenizers):
                 if cleaning is not None:
-                    rows = [row for row in rows if _has_tokens(row[0], row[1], cleaning, counts)]
-                if rows:
-                    columns = zip(zip(*rows, strict=True), _SCHEMA.types, strict=True)
-                    writer.write_batch(pa.record_batch([pa.array(c, kind) for c, kind in columns], schema=_SCHEMA))
-                kept += len(rows)
+                    rows = _fitting(rows, cleaning.max_tokens, counts)
+                if rows.num_rows:
+                    writer.write_batch(rows)
+                kept += rows.num_rows
                 if progress is not None:
                     progress(kept + counts.total())
         file.flush()
@@ -242,15 +269,21 @@ def _write_pairs(
     return kept
 
 
-def _has_tokens(source: list[int], target: list[int], cleaning: CleaningConfig, counts: Counter[str]) -> bool:
-    """Returns whether both sides have from 1 to max_tokens tokens; counts the reason where not."""
-    if not source or not target:  # normalisation can leave nothing
-        counts["empty target" if source else "empty source"] += 1
-        return False
-    if max(len(source), len(target)) > cleaning.max_tokens:
-        counts["too many source tokens" if len(source) > cleaning.max_tokens else "too many target tokens"] += 1
-        return False
-    return True
+def _fitting(rows: pa.RecordBatch, max_tokens: int, counts: Counter[str]) -> pa.RecordBatch:
+    """Returns the rows that have from 1 to max_tokens tokens on both sides; counts the first reason of the others."""
+    source, target = (np.diff(_offsets(rows.column(name))) for name in ("source_ids", "target_ids"))
+    fits = np.ones(len(source), dtype=bool)
+    for reason, holds in (
+        ("empty source", source == 0),  # normalisation can leave nothing
+        ("empty target", target == 0),
+        ("too many source tokens", source > max_tokens),
+        ("too many target tokens", target > max_tokens),
+    ):
+        dropped = int((fits & holds).sum())
+        if dropped:
+            counts[reason] += dropped
+        fits &= ~holds
+    return rows if fits.all() else rows.filter(pa.array(fits))
 
 
 def _write_metadata(

@@ -33,6 +33,39 @@ def test_neighbours_in_a_batch_are_alike_in_length():
     assert spread < 6
 
 
+def plan_with_lexsort(source, target, batch_tokens, pool_batches, seed, epoch):
+    """The same plan in plain steps: `plan_epoch` sorts numbers made of both lengths and the place in the pool."""
+    rng = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, epoch]))
+    order = rng.permutation(np.arange(len(source), dtype=np.int32))
+    cost = np.maximum(source, target) + 1
+    pools = cut_by_budget(cost[order], batch_tokens * pool_batches)
+    batches = []
+    for start, end in zip(pools[:-1], pools[1:], strict=True):
+        pool = order[start:end]
+        pool = pool[np.lexsort((source[pool], target[pool]))]
+        cuts = cut_by_budget(cost[pool], batch_tokens)
+        batches += [pool[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+@pytest.mark.parametrize("longest", [3, 40, 2**16 - 1])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_pairs_are_in_the_order_of_lexsort_whatever_their_lengths(longest, dtype):
+    rng = np.random.default_rng(longest)
+    source, target = (rng.integers(0, longest + 1, 3000).astype(dtype) for _ in range(2))
+    arguments = source, target, 20 * longest, 8, 3, 2
+    for ours, plain in zip(plan_epoch(*arguments), plan_with_lexsort(*arguments), strict=True):
+        assert ours.tolist() == plain.tolist()
+
+
+def test_sentences_of_more_than_16_bits_keep_to_the_budget():
+    source, target = np.array([2**16 + 9, 5, 2**18, 3, 2**16]), np.array([4, 2**17, 6, 7, 2**16 - 1])
+    batches = plan_epoch(source, target, 3 * 2**16, 4, 1, 0)
+    assert sorted(np.concatenate(batches)) == list(range(5))
+    for batch in batches:
+        assert len(batch) == 1 or (np.maximum(source, target)[batch] + 1).sum() <= 3 * 2**16
+
+
 def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
     assert cut_by_budget(np.array([5, 50, 5, 5]), 10).tolist() == [0, 1, 2, 4]
     assert cut_by_budget(np.array([], dtype=np.int64), 10).tolist() == [0]

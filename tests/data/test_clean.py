@@ -38,6 +38,12 @@ def test_nothing_to_see_is_empty(text: str) -> None:
     assert counts == {"empty source": 1, "empty target": 1}
 
 
+@pytest.mark.parametrize("first", ["", "!", "~", "a", "\x7f", "\x1f", "é", "茶", "\u200b", "\ud800"])
+def test_what_can_be_seen_may_stand_anywhere(first: str) -> None:
+    assert is_empty(first) == (first in ("", "\x7f", "\x1f", "\u200b", "\ud800"))
+    assert not is_empty(f"{first}\u200bx") and not is_empty(f"{first}茶")
+
+
 def test_kept_pairs_are_unchanged() -> None:
     pairs = [(" tea\u200b\r", "\u3000茶 "), ('"', "\ufffd"), (".", "。")]
     assert clean(pairs) == (pairs, Counter())

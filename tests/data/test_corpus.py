@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mt.config import CorpusConfig, DataConfig
+from mt.data import corpus
 from mt.data.corpus import check_corpora, corpus_fingerprint, read_corpora, read_corpus, read_lines
 
 SEPARATORS = dict(
@@ -210,6 +211,29 @@ def test_language_codes_give_none(code: str) -> None:
 def test_read_lines_of_an_empty_file_is_nothing(tmp_path) -> None:
     assert list(read_lines(Path(write(tmp_path / "e.txt", "")))) == []
     assert list(read_lines(Path(write(tmp_path / "n.txt", "\n\n")))) == ["", ""]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("block_bytes", [1, 7, 1 << 16])
+def test_lines_are_the_same_however_many_are_decoded_at_once(tmp_path, monkeypatch, suffix, end, block_bytes) -> None:
+    monkeypatch.setattr(corpus, "_LINES_BYTES", block_bytes)
+    lines = ["tea", "", "", "茶\u2028茶", "rice\x0b\x85", "\ufeffno mark", "a\rb", "last"]
+    stored = [line + ("\r" if line == "a\rb" else "") for line in lines]
+    path = write(tmp_path / f"t.txt{suffix}", "\ufeff" + "\n".join(stored) + end)
+    assert list(read_lines(Path(path))) == lines
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 1 << 16])
+@pytest.mark.parametrize(
+    ("line", "part"), [(b"bad \xff", "byte 5 (0xff) is not valid UTF-8"), (b"a\0\xff", "has a NUL byte")]
+)
+def test_a_bad_line_is_named_after_the_good_ones_before_it(tmp_path, monkeypatch, block_bytes, line, part) -> None:
+    monkeypatch.setattr(corpus, "_LINES_BYTES", block_bytes)
+    path = Path(write(tmp_path / "t.txt", b"1\n2\n3\n4\n" + line + b"\n6\n"))
+    lines = read_lines(path)
+    assert [next(lines) for _ in range(4)] == ["1", "2", "3", "4"]
+    assert f"{path}, line 5: {part}" in error_of(next, lines)
 
 
 def test_corpora_are_read_one_after_the_other(tmp_path) -> None:

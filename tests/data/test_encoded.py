@@ -1,6 +1,7 @@
 import json
 import pickle
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
 from mt.data import encoded
 from mt.data.encoded import EncodedCorpus, encode_corpus
-from mt.tokenizer import TokenizerPair, train_tokenizers
+from mt.tokenizer import Tokenizer, TokenizerPair, train_tokenizers
 
 PAIRS = [(f"red tea {i}", f"红茶{i}。") for i in range(25)]
 
@@ -77,6 +78,31 @@ def test_training_drops_both_sides_and_counts(tmp_path, tokenizers: TokenizerPai
     }  # fmt: skip
     again = encode_corpus(data.train, data, tokenizers)
     assert again.counts == result.counts and again.fingerprint == result.fingerprint
+
+
+def test_a_pair_with_two_faults_counts_once_under_the_first(tmp_path, tokenizers: TokenizerPair) -> None:
+    long = "b " * 30
+    pairs = [(long, long)] * 12 + [("tea", "茶"), ("x", long)] * 13 + [(long, "空")] * 10
+    data = data_config(tmp_path, pairs, max_tokens=16, max_length_ratio=0)
+    result = encode_corpus(data.train, data, tokenizers)  # a batch of which nothing is left among them
+    assert [result.texts(i) for i in range(len(result))] == [("tea", "茶")] * 13
+    assert result.counts == {"too many source tokens": 22, "too many target tokens": 13}
+    assert {tuple(result.source_ids(i)) for i in range(13)} == {tuple(tokenizers.source.encode(["tea"])[0])}
+
+
+def test_order_is_kept_whichever_batch_is_encoded_first(tmp_path, tokenizers: TokenizerPair, monkeypatch) -> None:
+    encode = Tokenizer.encode
+
+    def slow_at_first(self: Tokenizer, texts: list[str]) -> list[list[int]]:
+        if texts[0] == PAIRS[0][0]:
+            time.sleep(0.05)
+        return encode(self, texts)
+
+    monkeypatch.setattr(Tokenizer, "encode", slow_at_first)
+    data = data_config(tmp_path)
+    result = encode_corpus(data.train, data, tokenizers)
+    assert [result.texts(i) for i in range(25)] == PAIRS
+    assert [result.source_ids(i).tolist() for i in range(25)] == encode(tokenizers.source, [s for s, _ in PAIRS])
 
 
 def test_validation_keeps_every_line(tmp_path, tokenizers: TokenizerPair) -> None:
