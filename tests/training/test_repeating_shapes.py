@@ -1,5 +1,6 @@
 """Batches of one shape: the same numbers as without, and one graph of torch.compile for all of a run's batches."""
 
+import dataclasses
 from functools import partial
 
 import numpy as np
@@ -12,10 +13,13 @@ from mt import checkpoint as folder
 from mt.config import ModelConfig
 from mt.data.batch import DEAD_TOKENS, collate, nothing_asked, pack, repeating_stream_tokens
 from mt.data.encoded import encode_corpus
-from mt.model.attention import attend_explicit, attend_padded, attend_varlen
+from mt.model import attention
+from mt.model.attention import LARGEST_ERROR, attend_explicit, attend_padded, attend_varlen, varlen_error
 from mt.model.dropout import Dropout, seed_dropout
 from mt.model.layout import Layout
 from mt.model.transformer import Transformer
+from mt.training import trainer as room
+from mt.training.distributed import Group
 from mt.training.loss import PairLoss
 from mt.training.run import train
 from mt.training.stream import BatchStream
@@ -61,6 +65,19 @@ def test_varlen_attention_equals_the_formula(causal):
         results.append([out, *torch.autograd.grad((out * upstream).sum(), (q, k, v))])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_kernel_with_a_wrong_gradient_is_found_out(causal, monkeypatch):
+    cpu = torch.device("cpu")
+    assert varlen_error(cpu, torch.bfloat16, 8, causal) < LARGEST_ERROR
+    right = attention.attend_varlen
+
+    def wrong(q, k, v, *rest):
+        return right(q, k, v.detach() + (v - v.detach()) / 2, *rest)  # the same values, half the gradient
+
+    monkeypatch.setattr(attention, "attend_varlen", wrong)
+    assert varlen_error(cpu, torch.bfloat16, 8, causal) > 0.3
 
 
 @pytest.mark.parametrize("attend", [attend_explicit, attend_padded, attend_varlen])
@@ -110,16 +127,41 @@ def test_a_rank_without_a_batch_takes_part_with_the_same_shape():
 
 
 @pytest.fixture(scope="module")
-def stream_of(corpus, tmp_path_factory):
+def prepared(corpus, tmp_path_factory):
     config = settings(corpus, tmp_path_factory.mktemp("runs") / "run", max_steps=1)
     train(config, [])
     tokenizers = folder.load_tokenizers(folder.Path(config.run_dir))
-    data = encode_corpus(config.data.train, config.data, tokenizers)
+    return config, tokenizers, encode_corpus(config.data.train, config.data, tokenizers)
 
-    def make(**options):
-        return BatchStream(data, tokenizers, config, 1, **options)
 
-    return make
+@pytest.fixture
+def stream_of(prepared):
+    config, tokenizers, data = prepared
+    return partial(BatchStream, data, tokenizers, config, 1)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "attend", "attention_dropout", "stream_tokens"),
+    [
+        (True, attend_varlen, 0.0, 128),
+        (False, attend_varlen, 0.0, 0),
+        (True, attend_padded, 0.0, 0),
+        (True, attend_varlen, 0.1, 0),  # which the kernel does not have
+    ],
+)
+def test_the_trainer_fills_up_only_where_that_makes_one_graph(
+    prepared, tmp_path, monkeypatch, compiled, attend, attention_dropout, stream_tokens
+):
+    config, tokenizers, data = prepared
+    config = dataclasses.replace(
+        config,
+        trainer=dataclasses.replace(config.trainer, compile=compiled),
+        model=dataclasses.replace(config.model, attention_dropout=attention_dropout),
+    )
+    monkeypatch.setattr(room, "choose_attend", lambda *arguments: attend)
+    trainer = room.Trainer(config, tmp_path, torch.device("cpu"), tokenizers, data, None, Group())
+    assert trainer.stream.stream_tokens == stream_tokens
+    assert trainer.pair_loss.repeating == bool(stream_tokens)
 
 
 def test_one_graph_for_all_batches_of_a_run(stream_of, monkeypatch):
@@ -160,3 +202,16 @@ def test_compiled_equals_not_compiled():
         found = outcome(model, batch, compiled=True)
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-6)
+
+
+def test_batches_that_a_thread_prepares_for_a_gpu_are_in_page_locked_memory(stream_of, monkeypatch):
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    for on_gpu, count in ((False, 0), (True, 7)):
+        stream = stream_of(on_gpu=on_gpu)
+        (batch,) = stream.next_window().batches
+        stream.close()
+        tensors = [batch.source, batch.target_input, batch.target_output]
+        for layout in (batch.source_layout, batch.target_layout):
+            tensors += [layout.cumulative_lengths, layout.positions]
+        assert sum(any(tensor is other for other in pinned) for tensor in tensors) == count
