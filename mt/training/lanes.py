@@ -18,11 +18,13 @@ from mt.model.dropout import seed_dropout
 from mt.training.loss import PairLoss
 
 PIECE_TOKENS = 1024  # of the longer side, about; with fewer, matrix products get slow
+SMALLEST_TO_CUT = 256  # batches of fewer tokens stay whole
 
 
 def pieces_of(batch_tokens: int) -> int:
     """Returns into how many pieces batches of this size are cut: a power of two, so that threads have equally many."""
-    return 1 << max(0, round(math.log2(batch_tokens / PIECE_TOKENS)))
+    least = 1 if batch_tokens >= SMALLEST_TO_CUT else 0  # two cores are the usual minimum
+    return 1 << max(least, round(math.log2(batch_tokens / PIECE_TOKENS)))
 
 
 class Lanes:

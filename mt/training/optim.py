@@ -16,8 +16,9 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     x = matrices.mT if matrices.shape[-2] > matrices.shape[-1] else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
-        gram = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+        gram = torch.bmm(x, x.mT)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
+        x = torch.baddbmm(x, polynomial, x, beta=3.4445)  # 3.4445 x - 4.775 x x^T x + 2.0315 (x x^T)^2 x
     return x.mT if matrices.shape[-2] > matrices.shape[-1] else x
 
 

@@ -112,7 +112,7 @@ def test_a_batch_of_one_pair_stays_whole():
 
 
 @pytest.mark.parametrize(
-    ("batch_tokens", "pieces"), [(1, 1), (700, 1), (1024, 1), (2000, 2), (4096, 4), (5000, 4), (25_000, 32)]
+    ("batch_tokens", "pieces"), [(1, 1), (200, 1), (700, 2), (1024, 2), (2000, 2), (4096, 4), (5000, 4), (25_000, 32)]
 )
 def test_pieces_are_a_power_of_two_of_about_a_thousand_tokens(batch_tokens, pieces):
     assert pieces_of(batch_tokens) == pieces
