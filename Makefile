@@ -33,6 +33,9 @@ test-memory: venv  ## memory with big corpora (10 minutes)
 test-folders: venv  ## commands started in odd folders (minutes)
 	$(BIN)/python -m pytest -m slow tests/slow/test_working_folder.py tests/slow/test_wheel.py
 
+test-recipes: venv  ## every command of docs/recipes.md on a dozen pairs (minutes)
+	$(BIN)/python -m pytest tests/test_recipes.py
+
 coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
 	$(BIN)/python -m pytest -q -m "not slow" --cov=mt --cov-report=term-missing:skip-covered
 
@@ -57,4 +60,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders coverage bench-train lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes coverage bench-train lint format clean
