@@ -47,8 +47,8 @@ class Batch:
                     self.target_output[target],
                     Layout.from_lengths(self.target_layout.lengths[first:end]),
                     self.pairs[first:end],
-                    source.stop - source.start,
-                    target.stop - target.start,
+                    int((self.source[source] != PAD_ID).sum()),
+                    int((self.target_output[target] != PAD_ID).sum()),
                     self.dropout_seed + number,
                 )
             )

@@ -119,11 +119,20 @@ def test_what_does_not_fit_takes_the_next_size():
     assert batch.source_layout.longest == 1024
 
 
-def test_a_rank_without_a_batch_takes_part_with_the_same_shape():
-    batch, model = nothing_asked(512), model_of()
+@pytest.mark.parametrize("stream_tokens", [0, 512])
+def test_a_rank_without_a_batch_gives_no_gradient_whole_or_in_pieces(stream_tokens):
+    batch, model = nothing_asked(stream_tokens), model_of()
     model.attend = attend_varlen
-    assert len(batch.source) == 512 and batch.target_tokens == 0 and not batch.pairs
-    assert all(not part.any() for part in outcome(model, batch))
+    assert len(batch.source) == max(stream_tokens, 1) and batch.target_tokens == 0 and not batch.pairs
+    for piece in [batch, *batch.split(2)]:
+        assert all(not part.any() for part in outcome(model, piece))
+
+
+def test_pieces_of_a_filled_batch_count_real_tokens():
+    pairs = sentences(9, 12)
+    plain, filled = (collate(*pairs, list(range(9)), tokens) for tokens in (0, 512))
+    assert sum(piece.source_tokens for piece in filled.split(3)) == plain.source_tokens
+    assert sum(piece.target_tokens for piece in filled.split(3)) == plain.target_tokens
 
 
 @pytest.fixture(scope="module")

@@ -379,8 +379,8 @@ def test_weights_that_are_no_numbers_are_never_saved(corpus, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         step = Optimizer.step
 
-        def spoil(self, factor):
-            step(self, factor)
+        def spoil(self, factor, skip):
+            step(self, factor, skip)
             if len(folder.list_checkpoints(tmp_path / "run")) == 2:
                 next(iter(self.parts[0].state)).data.fill_(float("nan"))
 
