@@ -42,6 +42,9 @@ coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
 bench-train: venv  ## training speed beside peers, on an otherwise idle machine (an hour)
 	scripts/bench_peers.sh --source data/multi30k/train.en.gz --target data/multi30k/train.de.gz
 
+gpu-check: venv  ## check and time the GPU's path (8 minutes)
+	PYTHON=$(BIN)/python scripts/gpu_check.sh
+
 lint: venv  ## find faults in form
 	$(BIN)/ruff check .
 
@@ -60,4 +63,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes coverage bench-train lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes coverage bench-train gpu-check lint format clean
