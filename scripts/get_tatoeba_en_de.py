@@ -7,7 +7,6 @@ archive gives the same splits, and scores that compare. The address has not been
 """
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -16,7 +15,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-from get_tatoeba_en_zh import MARKER, is_complete, sha256, split, strip
+from get_tatoeba_en_zh import is_complete, sha256, split, strip, write
 
 URL = "https://www.manythings.org/anki/deu-eng.zip"
 MEMBER = "deu.txt"
@@ -44,7 +43,8 @@ def main(argv: list[str]) -> None:
         checksum = sha256(archive)
         splits = split(clean(read_rows(archive)), arguments.seed)
         folder = Path(work) / "splits"
-        write(folder, splits, checksum, arguments.seed)
+        source = f"{URL}, sha256 {checksum}"
+        write(folder, splits, attribution(source, arguments.seed), source, arguments.seed)
         os.replace(folder, output)
     counts = ", ".join(f"{name} {len(rows):,}" for name, rows in splits.items())
     print(f"{output}: {counts} pairs from deu-eng.zip, sha256 {checksum}", file=sys.stderr)
@@ -93,23 +93,15 @@ def clean(rows: list[Row]) -> list[Row]:
     return list(kept.values())
 
 
-def write(folder: Path, splits: dict[str, list[Row]], checksum: str, seed: int) -> None:
-    """Writes the splits, the attribution and a marker with the checksums into a new folder."""
-    folder.mkdir()
-    for name, rows in splits.items():
-        (folder / f"{name}.tsv").write_bytes("".join("\t".join(row) + "\n" for row in rows).encode())
-    (folder / "ATTRIBUTION.md").write_bytes(
+def attribution(source: str, seed: int) -> str:
+    return (
         "# Tatoeba sentence pairs, English and German\n\n"
         "The sentences are by the contributors of https://tatoeba.org, chosen and paired by "
         "https://www.manythings.org/anki, and licensed CC-BY 2.0 FR (https://creativecommons.org/licenses/by/2.0/fr/).\n"
         "Column 3, where there is one, names both sentences' numbers and authors; else "
         "https://tatoeba.org finds a sentence's author by its text.\n\n"
-        f"Source: {URL}, sha256 {checksum}.\nChanges: zero-width characters removed, repeated pairs dropped, split "
-        f"with seed {seed}.\n".encode()
+        f"Source: {source}.\nChanges: zero-width characters removed, repeated pairs dropped, split with seed {seed}.\n"
     )
-    checksums = {file.name: sha256(file) for file in sorted(folder.iterdir())}
-    marker = {"source": f"{URL}, sha256 {checksum}", "seed": seed, "sha256": checksums}
-    (folder / MARKER).write_bytes((json.dumps(marker, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
         pairs, source = fetch(Path(work), arguments.tatoeba_exports)
         splits = split(clean(pairs), arguments.seed)
         folder = Path(work) / "splits"
-        write(folder, splits, source, arguments.seed)
+        write(folder, splits, attribution(source, arguments.seed), source, arguments.seed)
         os.replace(folder, output)
     counts = ", ".join(f"{name} {len(rows):,}" for name, rows in splits.items())
     print(f"{output}: {counts} pairs from {source}", file=sys.stderr)
@@ -204,20 +204,24 @@ def split(pairs: list[Pair], seed: int) -> dict[str, list[Pair]]:
     }
 
 
-def write(folder: Path, splits: dict[str, list[Pair]], source: str, seed: int) -> None:
-    """Writes the splits, the attribution and a marker with the checksums into a new folder."""
-    folder.mkdir()
-    for name, rows in splits.items():
-        (folder / f"{name}.tsv").write_bytes("".join("\t".join(row) + "\n" for row in rows).encode())
-    (folder / "ATTRIBUTION.md").write_bytes(
+def attribution(source: str, seed: int) -> str:
+    return (
         "# Tatoeba sentence pairs, English and Chinese\n\n"
         "The sentences are by the contributors of https://tatoeba.org and licensed CC-BY 2.0 FR "
         "(https://creativecommons.org/licenses/by/2.0/fr/).\n"
         "Columns 3 and 4 of each file are the numbers of the English and the Chinese sentence:\n"
         "https://tatoeba.org/sentences/show/NUMBER names the sentence's author.\n\n"
         f"Source: {source}.\nChanges: converted to simplified characters, zero-width characters removed, "
-        f"repeated pairs dropped, split with seed {seed}.\n".encode()
+        f"repeated pairs dropped, split with seed {seed}.\n"
     )
+
+
+def write(folder: Path, splits: dict[str, list[Pair]], credits: str, source: str, seed: int) -> None:
+    """Writes the splits, the attribution and a marker with the checksums into a new folder."""
+    folder.mkdir()
+    for name, rows in splits.items():
+        (folder / f"{name}.tsv").write_bytes("".join("\t".join(row) + "\n" for row in rows).encode())
+    (folder / "ATTRIBUTION.md").write_bytes(credits.encode())
     checksums = {file.name: sha256(file) for file in sorted(folder.iterdir())}
     marker = {"source": source, "seed": seed, "sha256": checksums}
     (folder / MARKER).write_bytes((json.dumps(marker, indent=2) + "\n").encode())
