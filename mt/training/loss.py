@@ -46,7 +46,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(h) if needs_grad else None
         grad_table = torch.zeros_like(table, dtype=work_dtype) if needs_grad else None
         nll, target_logits, divergence = (hidden.new_zeros((), dtype=work_dtype) for _ in range(3))
-        rows = min(CHUNK_ROWS.get(hidden.device.type, count), max(16, CHUNK_ELEMENTS // vocabulary_size)) // passes
+        rows = min(CHUNK_ROWS.get(hidden.device.type, passes * count), max(16, CHUNK_ELEMENTS // vocabulary_size))
+        rows = max(1, rows // passes)  # of each pass
         smallest = torch.finfo(work_dtype).tiny
         for start in range(0, count, rows):
             part = slice(start, start + rows)

@@ -31,7 +31,7 @@ def test_equals_cross_entropy_values_and_gradients(monkeypatch, smoothing, chunk
     torch.testing.assert_close(loss.negative_log_likelihood, plain, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("chunk", [16, 512])
+@pytest.mark.parametrize("chunk", [1, 16, 512])
 @pytest.mark.parametrize("alpha", [0.7, 5.0])
 def test_r_drop_equals_the_formula_values_and_gradients(monkeypatch, alpha, chunk):
     monkeypatch.setitem(room.CHUNK_ROWS, "cpu", chunk)
