@@ -60,6 +60,7 @@ def test_only_what_is_missing_is_fetched_and_other_files_are_left_alone(reposito
         (b"<html>", "is no whole gzip file"),
         (None, "--from takes another address"),
     ],
+    ids=["other text", "cut short", "a web page", "absent"],  # a gzip header holds the time: no name for two processes
 )
 def test_what_is_not_the_corpus_is_refused_in_one_line(repository, tmp_path, content, message):
     (repository / "raw" / "train.en.gz").unlink()
