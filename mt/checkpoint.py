@@ -29,7 +29,8 @@ import yaml
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from mt.config import TrainConfig, from_mapping, to_mapping
+from mt.config import TrainConfig
+from mt.mapping import from_mapping, to_mapping
 from mt.tensors import (
     check_fit,
     check_sha256,

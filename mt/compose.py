@@ -28,7 +28,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader  # refuses a key given twice
 from omegaconf.errors import OmegaConfBaseException
 
-from mt.config import CorpusConfig, TrainConfig, from_mapping, known_keys, suggest, to_mapping
+from mt.config import CorpusConfig, TrainConfig
+from mt.mapping import from_mapping, known_keys, suggest, to_mapping
 
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml

@@ -236,7 +236,8 @@ def fit_batch(options: argparse.Namespace) -> Iterator[dict]:
 
 def run_config(options: argparse.Namespace, work: str, train: dict, valid: dict, target_language: str) -> "TrainConfig":
     """Returns settings of a run of less than a minute."""
-    from mt.config import TrainConfig, from_mapping
+    from mt.config import TrainConfig
+    from mt.mapping import from_mapping
 
     small, model = {"d_model": 32, "d_ff": 64}, {"d_model": 256, "d_ff": 1024, "dropout": 0.3}
     limits = {"max_steps": 2, "batch_tokens": 200, "validate_max_sentences": 2}

@@ -12,7 +12,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room may import rooms of a lower level, and itself; rooms of one level do not know each other.
 LEVELS = [
-    {"config", "versions", "tensors"},
+    {"config", "mapping", "versions", "tensors"},
     {"tokenizer", "model", "evaluation"},
     {"data", "checkpoint"},
     {"translation", "averaging"},
@@ -72,8 +72,9 @@ def test_only_compose_knows_hydra() -> None:
     assert who == ["compose"]
 
 
-def test_config_needs_only_the_standard_library() -> None:
-    roots = {name.split(".")[0] for name in imported_modules((PACKAGE / "config.py").read_text(encoding="utf-8"))}
+@pytest.mark.parametrize("file", ["config.py", "mapping.py"])
+def test_settings_need_only_the_standard_library(file: str) -> None:
+    roots = {name.split(".")[0] for name in imported_modules((PACKAGE / file).read_text(encoding="utf-8"))}
     assert roots <= sys.stdlib_module_names
 
 

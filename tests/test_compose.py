@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from mt.compose import compose, config_dir, read_config, run_hydra
-from mt.config import ModelConfig, TrainConfig, to_mapping
+from mt.config import ModelConfig, TrainConfig
+from mt.mapping import to_mapping
 
 GROUPS = ("data", "tokenizer", "model", "optim", "trainer", "decode")
 OPTIONS = [(group, file.stem) for group in GROUPS for file in sorted((config_dir() / group).glob("*.yaml"))]

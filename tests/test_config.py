@@ -3,17 +3,8 @@ import typing
 
 import pytest
 
-from mt.config import (
-    CorpusConfig,
-    DecodeConfig,
-    ModelConfig,
-    TrainConfig,
-    TrainerConfig,
-    from_mapping,
-    known_keys,
-    suggest,
-    to_mapping,
-)
+from mt.config import CorpusConfig, DecodeConfig, ModelConfig, TrainConfig, TrainerConfig
+from mt.mapping import from_mapping, known_keys, suggest, to_mapping
 
 
 def test_round_trip_through_json() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mt import checkpoint as folder
-from mt.config import TokenizerConfig, TrainConfig, to_mapping
+from mt.config import TokenizerConfig, TrainConfig
+from mt.mapping import to_mapping
 
 FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")

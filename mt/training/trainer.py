@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig, from_mapping, to_mapping
+from mt.config import TrainConfig
 from mt.data.batch import Batch, nothing_asked
 from mt.data.encoded import EncodedCorpus
+from mt.mapping import from_mapping, to_mapping
 from mt.model.attention import attend_varlen, choose_attend
 from mt.model.dropout import seed_dropout
 from mt.model.transformer import Transformer

@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig, from_mapping
+from mt.config import TrainConfig
+from mt.mapping import from_mapping
 from mt.training import trainer as room
 from mt.training.run import train
 from mt.training.signals import StopRequest

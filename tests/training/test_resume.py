@@ -11,8 +11,9 @@ import torch
 import yaml
 
 from mt import checkpoint as folder
-from mt.config import TrainConfig, from_mapping
+from mt.config import TrainConfig
 from mt.data.encoded import encode_corpus
+from mt.mapping import from_mapping
 from mt.tensors import find_not_finite
 from mt.training.optim import Optimizer
 from mt.training.resume import locked
