@@ -1,6 +1,7 @@
 """Token embeddings and positions (Attention Is All You Need, sections 3.4 and 3.5)."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +38,44 @@ class Embedding(nn.Module):
         return x + self.table[positions].to(x.dtype)
 
 
-def rotate(x: Tensor, positions: Tensor) -> Tensor:
-    """Returns x [N, H, K] with each pair (x_i, x_{i+K/2}) turned by an angle that grows with position (RoFormer)."""
-    half = x.shape[-1] // 2
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    rates = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=dtype) / half)
-    angles = (positions[:, None].to(dtype) * rates)[:, None]  # [N, 1, K/2]
-    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    first, second = x[..., :half], x[..., half:]
-    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+@dataclass(frozen=True)
+class Rotation:
+    """How far queries and keys are turned at each position (RoFormer): for all layers of a stack the same."""
+
+    cosine: Tensor  # [N, 1, 1, K/2] float32 or better
+    sine: Tensor
+
+    @staticmethod
+    def at(positions: Tensor, head_size: int, dtype: torch.dtype) -> "Rotation":
+        """Returns the rotation of head_size = K numbers at positions [N]: pair i by position * 10000^(-2i/K)."""
+        half, dtype = head_size // 2, torch.promote_types(dtype, torch.float32)
+        rates = 10_000.0 ** (-torch.arange(half, device=positions.device, dtype=dtype) / half)
+        angles = (positions[:, None].to(dtype) * rates)[:, None, None]  # [N, 1, 1, K/2]
+        return Rotation(angles.cos(), angles.sin())
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Returns x [N, P, H, K] with each pair (x_i, x_{i+K/2}) turned by its angle."""
+        return _Turned.apply(x, self.cosine.to(x.dtype), self.sine.to(x.dtype))
+
+
+class _Turned(torch.autograd.Function):
+    """The gradient is turned back, so that nothing needs to be kept and each direction is four operations."""
+
+    @staticmethod
+    def forward(ctx, x, cosine, sine):  # noqa: ANN001, ANN205
+        ctx.save_for_backward(cosine, sine)
+        return _turned(x, cosine, sine)
+
+    @staticmethod
+    def backward(ctx, grad):  # noqa: ANN001, ANN205
+        cosine, sine = ctx.saved_tensors
+        return _turned(grad, cosine, -sine), None, None
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.empty_like(x, memory_format=torch.contiguous_format)
+    new_first, new_second = turned.chunk(2, dim=-1)
+    torch.mul(first, cosine, out=new_first).addcmul_(second, sine, value=-1)
+    torch.mul(first, sine, out=new_second).addcmul_(second, cosine)
+    return turned

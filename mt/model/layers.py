@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from mt.config import ModelConfig
 from mt.model.attention import Attend
 from mt.model.dropout import Dropout
-from mt.model.embedding import rotate
+from mt.model.embedding import Rotation
 from mt.model.layout import Layout
 
 
@@ -22,27 +22,26 @@ class SelfAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.n_heads, self.dropout = config.n_heads, Dropout(config.attention_dropout)
-        self.rotary = config.positions == "rotary"
         self.query_key_value = nn.Linear(config.d_model, 3 * config.d_model)
         self.output = nn.Linear(config.d_model, config.d_model)
 
-    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         """Returns q, k, v, each [N, H, K], positions turned in where they are rotary."""
-        q, k, v = (
-            self.query_key_value(x).view(x.shape[0], 3, self.n_heads, -1).unbind(1)
-        )  # [N, 3, H, K] -> 3 x [N, H, K]
-        if self.rotary:
-            q, k = rotate(q, positions), rotate(k, positions)
-        return q, k, v
+        fused = self.query_key_value(x).view(x.shape[0], 3, self.n_heads, -1)  # [N, 3, H, K]
+        if rotation is None:
+            return fused.unbind(1)  # 3 x [N, H, K]
+        turning, values = fused.split((2, 1), dim=1)
+        q, k = rotation.turn(turning).unbind(1)  # 2 x [N, H, K]
+        return q, k, values.squeeze(1)
 
-    def forward(self, x: Tensor, layout: Layout, causal: bool, attend: Attend) -> Tensor:
-        q, k, v = self.project(x, layout.positions)
+    def forward(self, x: Tensor, layout: Layout, rotation: Rotation | None, causal: bool, attend: Attend) -> Tensor:
+        q, k, v = self.project(x, rotation)
         mixed = attend(q, k, v, layout, layout, causal, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]: the heads side by side
 
-    def step(self, x: Tensor, positions: Tensor, keys: Tensor, values: Tensor, length: int) -> Tensor:
+    def step(self, x: Tensor, rotation: Rotation | None, keys: Tensor, values: Tensor, length: int) -> Tensor:
         """One new token per row: x [R, D] at position length-1; its key and value join the caches [R, T, H, K]."""
-        q, k, v = self.project(x, positions)
+        q, k, v = self.project(x, rotation)
         keys[:, length - 1], values[:, length - 1] = k, v
         q = q.unsqueeze(2)  # [R, H, 1, K]
         mixed = F.scaled_dot_product_attention(q, keys[:, :length].transpose(1, 2), values[:, :length].transpose(1, 2))
@@ -124,8 +123,8 @@ class EncoderLayer(nn.Module):
         self.self_attention, self.around_self = SelfAttention(config), Sublayer(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Sublayer(config)
 
-    def forward(self, x: Tensor, layout: Layout, attend: Attend) -> Tensor:
-        x = self.around_self.after(x, self.self_attention(self.around_self.before(x), layout, False, attend))
+    def forward(self, x: Tensor, layout: Layout, rotation: Rotation | None, attend: Attend) -> Tensor:
+        x = self.around_self.after(x, self.self_attention(self.around_self.before(x), layout, rotation, False, attend))
         return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
 
 
@@ -138,17 +137,31 @@ class DecoderLayer(nn.Module):
         self.cross_attention, self.around_cross = CrossAttention(config), Sublayer(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Sublayer(config)
 
-    def forward(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout, attend: Attend) -> Tensor:
-        x = self.around_self.after(x, self.self_attention(self.around_self.before(x), layout, True, attend))
+    def forward(
+        self,
+        x: Tensor,
+        layout: Layout,
+        rotation: Rotation | None,
+        memory: Tensor,
+        memory_layout: Layout,
+        attend: Attend,
+    ) -> Tensor:
+        x = self.around_self.after(x, self.self_attention(self.around_self.before(x), layout, rotation, True, attend))
         looked_up = self.cross_attention(self.around_cross.before(x), layout, memory, memory_layout, attend)
         x = self.around_cross.after(x, looked_up)
         return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
 
     def step(
-        self, x: Tensor, positions: Tensor, self_cache: Tensor, length: int, memory_cache: Tensor, memory_mask: Tensor
+        self,
+        x: Tensor,
+        rotation: Rotation | None,
+        self_cache: Tensor,
+        length: int,
+        memory_cache: Tensor,
+        memory_mask: Tensor,
     ) -> Tensor:
         """The same for one new token per row. self_cache: [2, R, T, H, K]; memory_cache: [2, B, H, S, K]."""
-        change = self.self_attention.step(self.around_self.before(x), positions, self_cache[0], self_cache[1], length)
+        change = self.self_attention.step(self.around_self.before(x), rotation, self_cache[0], self_cache[1], length)
         x = self.around_self.after(x, change)
         x = self.around_cross.after(
             x, self.cross_attention.step(self.around_cross.before(x), memory_cache[0], memory_cache[1], memory_mask)

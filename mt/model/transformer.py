@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from mt.config import ModelConfig
 from mt.model.attention import Attend, attend_grouped, attend_padded
 from mt.model.dropout import Dropout
-from mt.model.embedding import Embedding
+from mt.model.embedding import Embedding, Rotation
 from mt.model.layers import CrossAttention, DecoderLayer, EncoderLayer, SelfAttention, make_norm
 from mt.model.layout import Layout
 from mt.model.state import DecoderState
@@ -88,7 +88,7 @@ class Transformer(nn.Module):
         for module in self.modules():
             if isinstance(module, CrossAttention) and module.key_value.bias.grad is not None:
                 module.key_value.bias.grad[:size] = 0
-            elif isinstance(module, SelfAttention) and not module.rotary:
+            elif isinstance(module, SelfAttention) and self.config.positions != "rotary":
                 if module.query_key_value.bias.grad is not None:
                     module.query_key_value.bias.grad[size : 2 * size] = 0
 
@@ -97,20 +97,25 @@ class Transformer(nn.Module):
             return self.attend
         return attend_grouped if self.device.type == "cpu" else attend_padded
 
+    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> Rotation | None:
+        if self.config.positions != "rotary":
+            return None
+        return Rotation.at(positions, self.config.d_model // self.config.n_heads, dtype)
+
     def encode(self, source: Tensor, layout: Layout) -> Tensor:
         """Returns the memory [N_src, D] of source tokens [N_src]."""
         x = self.source_embedding(source, layout.positions, layout.longest)
-        x = self.dropout(x)
+        x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.encoder_layers:
-            x = layer(x, layout, self._attend())
+            x = layer(x, layout, rotation, self._attend())
         return self.encoder_norm(x)
 
     def decode(self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
         """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory."""
         x = self.target_embedding(target, layout.positions, layout.longest)
-        x = self.dropout(x)
+        x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.decoder_layers:
-            x = layer(x, layout, memory, memory_layout, self._attend())
+            x = layer(x, layout, rotation, memory, memory_layout, self._attend())
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, source_layout: Layout, target: Tensor, target_layout: Layout) -> Tensor:
@@ -137,9 +142,10 @@ class Transformer(nn.Module):
         state.grow()
         positions = torch.full_like(tokens, state.length - 1)
         x = self.target_embedding(tokens, positions, state.length)  # [R, D]
+        rotation = self._rotation(positions, x.dtype)
         for index, layer in enumerate(self.decoder_layers):
             x = layer.step(
-                x, positions, state.self_cache[index], state.length, state.memory_cache[index], state.memory_mask
+                x, rotation, state.self_cache[index], state.length, state.memory_cache[index], state.memory_mask
             )
         return self.logits(self.decoder_norm(x))
 

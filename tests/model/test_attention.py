@@ -129,7 +129,7 @@ def test_self_attention_equals_torch():
     x = torch.randn(12, H * K, dtype=torch.float64, requires_grad=True)
     padded = layout.pad(x)
     expected = layout.unpad(theirs(padded, padded, padded, key_padding_mask=~layout.mask, need_weights=False)[0])
-    out = ours(x, layout, False, attend_grouped)
+    out = ours(x, layout, None, False, attend_grouped)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
     (wanted,) = torch.autograd.grad(expected.square().sum(), x, retain_graph=True)
     (grad,) = torch.autograd.grad(out.square().sum(), x, retain_graph=True)

@@ -192,13 +192,13 @@ def test_layers_equal_torch_nn(norm_position):
     x = torch.randn(8, d, dtype=torch.float64, requires_grad=True)
     y = torch.randn(8, d, dtype=torch.float64, requires_grad=True)
     expected = their_encoder(source.pad(x), src_key_padding_mask=~source.mask)
-    out = encoder(x, source, attend_grouped)
+    out = encoder(x, source, None, attend_grouped)
     torch.testing.assert_close(out, source.unpad(expected), rtol=0, atol=1e-11)
     causal = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)
     their_out = their_decoder(
         target.pad(y), expected, tgt_mask=causal, memory_key_padding_mask=~source.mask, tgt_is_causal=True
     )
-    our_out = decoder(y, target, out, source, attend_grouped)
+    our_out = decoder(y, target, None, out, source, attend_grouped)
     torch.testing.assert_close(our_out, target.unpad(their_out), rtol=0, atol=1e-11)
     wanted = torch.autograd.grad(target.unpad(their_out).square().sum(), (x, y))
     grads = torch.autograd.grad(our_out.square().sum(), (x, y))
