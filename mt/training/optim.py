@@ -7,18 +7,28 @@ from torch.optim.adamw import adamw
 from mt.config import OptimConfig
 from mt.model.transformer import Transformer
 
+# Each odd quintic a x + b x^3 + c x^5 is the one nearest to 1 on what the one before leaves of the singular values from
+# 0.007 to 1 (Amsel et al. 2025, "The Polar Express"): three end within 0.61 and 1.39, smaller values grow 91 times.
+QUINTICS = ((8.2154, -24.1017, 17.8288), (3.7971, -2.8372, 0.5497), (2.9277, -2.1903, 0.4764))
 
-def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
+
+def orthogonalise(matrices: Tensor) -> Tensor:
     """Returns the nearest matrices with singular values about 1, for a stack [n, rows, columns] (Newton-Schulz).
 
-    The quintic iteration of Muon (Jordan et al. 2024), here in the type of its input: half precision is slow on CPUs.
+    The iteration of Muon (Jordan et al. 2024), here in the type of its input: half precision is slow on CPUs. Singular
+    values are at most the root of the norm of X X^T, a bound far nearer to the largest one than the norm of X; from
+    there three steps do what took five.
     """
     x = matrices.mT if matrices.shape[-2] > matrices.shape[-1] else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(steps):
-        gram = torch.bmm(x, x.mT)
-        polynomial = torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
-        x = torch.baddbmm(x, polynomial, x, beta=3.4445)  # 3.4445 x - 4.775 x x^T x + 2.0315 (x x^T)^2 x
+    gram = torch.bmm(x, x.mT)
+    bound = gram.norm(dim=(-2, -1), keepdim=True) + 1e-12  # of a zero matrix 0
+    x, gram = x * bound.rsqrt(), gram / bound
+    for step, (first, third, fifth) in enumerate(QUINTICS):
+        if step:
+            gram = torch.bmm(x, x.mT)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=third, alpha=fifth)
+        x = torch.baddbmm(x, polynomial, x, beta=first)  # a x + b x x^T x + c (x x^T)^2 x
     return x.mT if matrices.shape[-2] > matrices.shape[-1] else x
 
 
