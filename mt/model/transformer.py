@@ -110,12 +110,17 @@ class Transformer(nn.Module):
             x = layer(x, layout, rotation, self._attend())
         return self.encoder_norm(x)
 
-    def decode(self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
-        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory."""
+    def decode(
+        self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout, attend: Attend | None = None
+    ) -> Tensor:
+        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory.
+
+        attend: in place of the device's own, to see or change what attention does.
+        """
         x = self.target_embedding(target, layout.positions, layout.longest)
         x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.decoder_layers:
-            x = layer(x, layout, rotation, memory, memory_layout, self._attend())
+            x = layer(x, layout, rotation, memory, memory_layout, attend or self._attend())
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, source_layout: Layout, target: Tensor, target_layout: Layout) -> Tensor:
