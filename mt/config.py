@@ -206,9 +206,7 @@ class DecodeConfig:
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
     coverage_penalty: float = 0.0  # beta: among finished hypotheses those win that looked at all of the source; 0: off
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
-    repetition_penalty: float = (
-        1.0  # what log probabilities of tokens that the output holds are multiplied with; 1: off
-    )
+    repetition_penalty: float = 1.0  # multiplies the log probabilities of tokens that the output holds; 1: off
     beam_groups: int = 1  # diverse beam search: the beam is searched in so many groups that avoid each other's tokens
     diversity_penalty: float = 0.5  # nats for each hypothesis of earlier groups with the same token in the same place
     min_length_ratio: float = 0.0  # shortest output = ratio * source tokens; 0: off

@@ -24,8 +24,8 @@ class Beginning:
 def beginnings(model: Model, memory: Any, layout: Any, speller: Speller, prefix: str, count: int) -> list[Beginning]:
     """Returns the `count` likeliest ways for the translation of one source to go on after a prefix, best first.
 
-    The last piece of the prefix may be a longer one that begins with it: then what it writes beyond the prefix is how the
-    translation goes on; after the piece itself the next one is. A translation that ends with the prefix is none.
+    In place of the prefix's last piece a longer one may stand that begins with it: then what it writes beyond the
+    prefix is how the translation goes on; after the piece itself it is the next one. To end there is no way.
     """
     tokens, choice = speller.prefix(prefix)
     state = model.start(memory, layout, 1)

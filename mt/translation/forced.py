@@ -59,8 +59,8 @@ def force(
 ) -> list[Forced]:
     """Returns the view of each target given its source, of one model or of an ensemble (the mean of probabilities).
 
-    Ids come without <s> and </s>, and no source is empty. The attention is that of the last decoder layer but one, whose
-    heads align best (Garg et al. 2019), or of the only one. The models must be in evaluation mode.
+    Ids come without <s> and </s>, and no source is empty. The attention is that of the last decoder layer but one,
+    whose heads align best (Garg et al. 2019), or of the only one. The models must be in evaluation mode.
     """
     if not sources:
         return []

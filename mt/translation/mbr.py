@@ -8,7 +8,7 @@ ORDERS, BETA = 6, 2.0  # chrF2, as sacreBLEU's default has it
 
 
 def expected_chrf(texts: Sequence[str]) -> np.ndarray:
-    """Returns for each of n texts the mean of its sentence chrF2 (0 to 100) against all n, itself included: [n] float64.
+    """Returns for each of n texts the mean of its sentence chrF2 (0 to 100) against all n, itself included: [n].
 
     chrF is sacreBLEU's sentence score with its defaults (character n-grams up to 6, white space left out, effective
     order): F of the mean precision and the mean recall over the orders that both sides have.

@@ -56,7 +56,7 @@ class Speller:
         return ids[:-1], sorted(choice | {ids[-1]})
 
     def spellings(self, text: str) -> list[list[int]]:
-        """Returns the usual tokens of a text, after a space and, where they exist, without one: for what is forbidden."""
+        """Returns the usual tokens of a text, after a space and, where they exist, without one."""
         ids = self.tokenizer.encode([text])[0]
         found = [ids] if ids else []
         first = self.tokenizer.piece_bytes[ids[0]] if ids else b""

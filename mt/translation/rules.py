@@ -110,8 +110,8 @@ class TargetPrefix:
 class Diversity:
     """Lowers a token's log probability by `penalty` for each hypothesis of an earlier group that has it in this place.
 
-    Diverse beam search (Vijayakumar et al. 2016): groups of beams are searched one after the other, since a group depends
-    on those before it alone; call `next_group` between them. </s> is not counted.
+    Diverse beam search (Vijayakumar et al. 2016): groups of beams are searched one after the other, since a group
+    depends on those before it alone; call `next_group` between them. </s> is not counted.
     """
 
     def __init__(self, penalty: float) -> None:

@@ -155,7 +155,7 @@ class Translator:
         return found
 
     def force(self, texts: list[str], translations: list[list[int]]) -> list[Forced | None]:
-        """Returns what the model thinks of a translation, given as ids, of each text; None for a text without content."""
+        """Returns what the model thinks of each text's translation, given as ids; None for a text without content."""
         sources = [self._cut(ids) for ids in self._sources(texts)]
         results: list[Forced | None] = [None] * len(texts)
         for batch in self._batches(sources):
@@ -165,7 +165,7 @@ class Translator:
         return results
 
     def alternatives(self, text: str, prefix: str, count: int) -> list[Alternative]:
-        """Returns up to `count` different words that can follow a prefix of a text's translation, the likeliest first."""
+        """Returns up to `count` different words that can follow a prefix of a translation, the likeliest first."""
         source = self._cut(self._sources([text])[0])
         if not source:
             return []
