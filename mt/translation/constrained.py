@@ -30,6 +30,10 @@ class _Partial:
     written: int = 0  # and the bytes of it that are there
     ended_phrase: bool = False  # with its last token
 
+    @property
+    def lacks_a_phrase(self) -> bool:
+        return bool(self.missing) or self.active is not None
+
     def bank(self, phrases: int) -> int:
         return 2 * (phrases - len(self.missing)) - (self.active is not None)
 
@@ -40,7 +44,7 @@ class _Sentence:
     limit: int
     width: int
     live: list[_Partial]
-    ends: list[Hypothesis] = field(default_factory=list)
+    ends: list[tuple[bool, Hypothesis]] = field(default_factory=list)  # whether it lacks a phrase, and it
 
 
 @torch.inference_mode()
@@ -60,7 +64,7 @@ def constrained_search(
 
     phrases: for each sentence; glues: [V], which tokens may not follow the end of a phrase at once, since they would go
     on with its last word. A sentence's longest output grows by the bytes of its phrases, so that there is room. A
-    hypothesis that lacks a phrase is never finished.
+    hypothesis that lacks a phrase is never finished; of unfinished ones those with all phrases come first.
     """
     may_not_follow = torch.tensor(glues, device=memory.device)
     sentences = []
@@ -89,27 +93,31 @@ def constrained_search(
             count = len(sentence.live)
             _advance(sentence, log_probs[first : first + count], first, length, length_penalty, n_best)
             first += count
-    return [sorted(s.ends, key=lambda end: (not end.finished, -end.score))[:n_best] for s in sentences]
+    for sentence in sentences:
+        sentence.ends.sort(key=lambda end: (not end[1].finished, end[0], -end[1].score))
+    return [[hypothesis for _, hypothesis in sentence.ends[:n_best]] for sentence in sentences]
 
 
 def _advance(
     sentence: _Sentence, log_probs: Tensor, first_row: int, length: int, length_penalty: float, n_best: int
 ) -> None:
     """Replaces the live hypotheses of a sentence by their best continuations. log_probs: [its rows, V]."""
-    candidates = _candidates(sentence, log_probs, first_row)
     going_on: list[_Partial] = []
-    for rank, partial in enumerate(candidates):
-        if partial.tokens[-1] == EOS_ID:
-            if rank < sentence.width or len(going_on) < sentence.width:
-                score = partial.total / length**length_penalty
-                sentence.ends.append(Hypothesis(list(partial.tokens[:-1]), score, True))
-        else:
+    complete = 0  # candidates so far that hold all phrases: an end has to be good among those, or it is time
+    for partial in _candidates(sentence, log_probs, first_row):
+        if partial.tokens[-1] != EOS_ID:
             going_on.append(partial)
+        elif complete < sentence.width or length == sentence.limit:
+            score = partial.total / length**length_penalty
+            sentence.ends.append((False, Hypothesis(list(partial.tokens[:-1]), score, True)))
+        complete += not partial.lacks_a_phrase
     kept = _share_out(going_on, len(sentence.phrases), sentence.width)
     if length == sentence.limit:
-        sentence.ends += [Hypothesis(list(p.tokens), p.total / length**length_penalty, False) for p in kept]
+        sentence.ends += [
+            (p.lacks_a_phrase, Hypothesis(list(p.tokens), p.total / length**length_penalty, False)) for p in kept
+        ]
         kept = []
-    finished = sorted((end.score for end in sentence.ends if end.finished), reverse=True)
+    finished = sorted((end.score for _, end in sentence.ends if end.finished), reverse=True)
     if len(finished) >= n_best:  # log probabilities only fall
         kept = [p for p in kept if p.total / sentence.limit**length_penalty > finished[n_best - 1]]
     sentence.live = kept
@@ -128,7 +136,7 @@ def _candidates(sentence: _Sentence, log_probs: Tensor, first_row: int) -> list[
         gains = log_probs[number, chosen].tolist()
         for token, gain in zip(chosen, gains, strict=True):
             after = _after(partial, token, sentence.phrases)
-            if gain > -float("inf") and (token != EOS_ID or not (after.missing or after.active is not None)):
+            if gain > -float("inf") and (token != EOS_ID or not after.lacks_a_phrase):
                 found.append(replace(after, total=partial.total + gain, row=first_row + number))
     return sorted(found, key=lambda p: -p.total)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.tokenizer import EOS_ID, Tokenizer
+from mt.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,13 @@ class Speller:
         ]
 
     def phrase(self, text: str) -> Phrase:
-        """Returns the phrase of a text without spaces at its ends. Raises ValueError where no pieces write it."""
-        content = self.tokenizer.decode(self.tokenizer.encode([text])[0]).strip().encode()  # as it will be written
+        """Returns the phrase of a text. Raises ValueError as `written` does."""
+        content = self.written(text).strip()
         starts = [(token, end - 1) for token, end in self._steps(b" " + content, 0)]
         if not self.spaced:  # a word may begin anywhere; a space alone is no beginning
             starts = [step for step in starts if step[1]] + self._steps(content, 0)
         continuations = {offset: tuple(self._steps(content, offset)) for offset in range(len(content))}
-        if not content or not starts:
-            raise ValueError(f"{text!r}: no pieces of the target tokenizer write this text")
+        assert starts, "bytes have pieces"
         return Phrase(content, tuple(starts), continuations)
 
     def prefix(self, text: str) -> tuple[list[int], list[int]]:
@@ -55,16 +54,15 @@ class Speller:
         choice = {token for piece, tokens in self.by_bytes.items() if piece.startswith(last) for token in tokens}
         return ids[:-1], sorted(choice | {ids[-1]})
 
-    def spellings(self, text: str) -> list[list[int]]:
-        """Returns the usual tokens of a text, after a space and, where they exist, without one."""
-        ids = self.tokenizer.encode([text])[0]
-        found = [ids] if ids else []
-        first = self.tokenizer.piece_bytes[ids[0]] if ids else b""
-        if first == b" " and len(ids) > 1:
-            found.append(ids[1:])
-        elif first.startswith(b" "):
-            found += [[token, *ids[1:]] for token in self.by_bytes.get(first[1:], [])]
-        return [[token for token in way if token > EOS_ID] for way in found]
+    def written(self, text: str) -> bytes:
+        """Returns the bytes that a text has in a translation, with the space before its first word if there is one.
+
+        Raises ValueError where nothing is written.
+        """
+        content = self.tokenizer.decode(self.tokenizer.encode([text])[0]).strip().encode()
+        if not content:
+            raise ValueError(f"{text!r}: no pieces of the target tokenizer write this text")
+        return b" " + content if self.spaced else content
 
     def _steps(self, content: bytes, offset: int) -> list[tuple[int, int]]:
         ends = range(offset + 1, min(offset + self.longest, len(content)) + 1)

@@ -66,19 +66,32 @@ class MinimumLength:
 
 
 class Forbidden:
-    """None of these runs of tokens occurs in a hypothesis."""
+    """None of these texts is written, in whatever pieces: no token comes that would complete one.
 
-    def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
-        assert all(phrases)
-        self.phrases = phrases
+    piece_bytes: what each token writes, as the tokenizer has it.
+    """
+
+    def __init__(self, texts: Sequence[bytes], piece_bytes: Sequence[bytes]) -> None:
+        assert all(texts)
+        self.texts, self.piece_bytes = texts, piece_bytes
+        self.longest = max(map(len, texts), default=0)
+        self._completing: dict[bytes, list[int]] = {}  # by the end of what is written
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        for *head, last in self.phrases:
-            if not head:
-                log_probs[:, last] = -torch.inf
-            elif prefixes.shape[1] >= len(head):
-                begun = (prefixes[:, -len(head) :] == torch.tensor(head, device=prefixes.device)).all(1)
-                log_probs[:, last] = log_probs[:, last].masked_fill(begun, -torch.inf)
+        recent = prefixes[:, max(0, prefixes.shape[1] - self.longest) :].tolist()
+        for row, tokens in enumerate(recent):
+            written = b"".join(self.piece_bytes[token] for token in tokens)
+            log_probs[row, self._after(written[max(0, len(written) - self.longest + 1) :])] = -torch.inf
+
+    def _after(self, tail: bytes) -> list[int]:
+        """Returns the tokens that would complete a text after this tail, which is shorter than the longest text."""
+        if tail not in self._completing:
+            self._completing[tail] = [
+                token
+                for token, piece in enumerate(self.piece_bytes)
+                if piece and any(text in (tail + piece)[max(0, len(tail) - len(text) + 1) :] for text in self.texts)
+            ]
+        return self._completing[tail]
 
 
 class TargetPrefix:
@@ -126,7 +139,8 @@ class Diversity:
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
         position, numbers = prefixes.shape[1], sentences.tolist()
         if position:
-            self._own.update((position - 1, s, t) for s, t in zip(numbers, prefixes[:, -1].tolist(), strict=True))
+            last = zip(numbers, prefixes[:, -1].tolist(), strict=True)
+            self._own.update((position - 1, s, t) for s, t in last if t != EOS_ID)  # which fills rows of no hypothesis
         for (place, sentence, token), count in self._earlier.items():
             if place == position:
                 log_probs[sentences == sentence, token] -= self.penalty * count

@@ -68,7 +68,7 @@ class Translator:
 
     Texts are translated each for itself: neighbours and batch sizes change only the speed (float32; in half precision
     a near-tie can fall the other way). target_language, a code such as zh, says whether words have spaces between them.
-    forbidden: texts that no translation holds, in the pieces that they usually have.
+    forbidden: texts that no translation holds; in a language with spaces, that no word of it begins with.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Translator:
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
         self.models = model.models if isinstance(model, Ensemble) else [model]
         self.speller = Speller(tokenizers.target, spaced(target_language))
-        self._forbidden = [tokens for text in forbidden for tokens in self.speller.spellings(text)]
+        self._forbidden = [self.speller.written(text) for text in forbidden]
 
     def translate(self, texts: list[str], progress: Callable[[int], None] | None = None) -> list[str]:
         """Returns one line of text for each text, in order; see translate_n_best."""
@@ -264,7 +264,7 @@ class Translator:
         if decode.min_length_ratio:
             rules.append(MinimumLength([math.floor(decode.min_length_ratio * len(ids)) for ids in sources]))
         if self._forbidden:
-            rules.append(Forbidden(self._forbidden))
+            rules.append(Forbidden(self._forbidden, self.tokenizers.target.piece_bytes))
         if any(own.prefix for own in guidance):
             tokens, choices = zip(*(self.speller.prefix(own.prefix) for own in guidance), strict=True)
             rules = [TargetPrefix(tokens, choices, rules)]

@@ -59,7 +59,7 @@ def test_english_phrases_begin_a_word_and_every_way_writes_them(english, text):
 def test_chinese_phrases_begin_anywhere(chinese, text):
     found = ways(chinese, chinese.phrase(text))
     texts = {b"".join(chinese.tokenizer.piece_bytes[t] for t in tokens).decode() for tokens in found}
-    assert texts == {text, f" {text}"}
+    assert text in texts <= {text, f" {text}"}
 
 
 def test_letters_after_a_phrase_would_go_on_with_its_word(english, chinese):
@@ -85,13 +85,11 @@ def test_no_prefix(english):
     assert english.prefix("") == ([], [])
 
 
-def test_spellings_of_what_is_forbidden(english, chinese):
-    assert english.tokenizer.encode(["tea"])[0] in english.spellings("tea")
-    for text in ("茶", "绿茶"):
-        written = {chinese.tokenizer.decode(tokens) for tokens in chinese.spellings(text)}
-        assert written == {text}
-        inside = chinese.tokenizer.encode([f"喝{text}"])[0]
-        assert any(inside[-len(tokens) :] == tokens for tokens in chinese.spellings(text))
+def test_what_a_text_is_written_as(english, chinese):
+    assert english.written(" green  tea ") == b" green  tea"
+    assert chinese.written("绿茶") == "绿茶".encode()
+    with pytest.raises(ValueError, match="no pieces of the target tokenizer write this text"):
+        english.written("\u0001")
 
 
 def test_spaced_languages():

@@ -5,14 +5,15 @@ import math
 
 import pytest
 import torch
-from table_models import TableModel, all_translations, probability_of, random_log_probs
 
 from mt.tokenizer import EOS_ID
 from mt.translation.beam import beam_search
 from mt.translation.rules import Diversity, Forbidden, MinimumLength, NoRepeatedNgram, RepetitionPenalty, TargetPrefix
+from tests.translation.table_models import TableModel, all_translations, probability_of, random_log_probs
 
 V, LIMIT = 7, 5  # three ordinary tokens: 4, 5, 6
 EVERYTHING = 4**LIMIT  # a beam that drops nothing
+PIECES = [b"", b"", b"", b"", b"a", b"b", b"ab"]
 
 
 def search(log_probs, rules, sentences=1, beam_size=EVERYTHING, n_best=8, length_penalty=1.0, limit=LIMIT):
@@ -23,6 +24,7 @@ def search(log_probs, rules, sentences=1, beam_size=EVERYTHING, n_best=8, length
 
 def assert_best(found, log_probs, sentence, allowed, score=None, length_penalty=1.0):
     """found: hypotheses. allowed(tokens): whether the rule lets it be. score(tokens): its log probability."""
+    found = [hypothesis for hypothesis in found if hypothesis.finished]
     score = score or (lambda tokens: probability_of(log_probs, sentence, tokens))
     expected = sorted(
         ((score(t) / (len(t) + 1) ** length_penalty, list(t)) for t in all_translations(V, LIMIT) if allowed(t)),
@@ -32,16 +34,16 @@ def assert_best(found, log_probs, sentence, allowed, score=None, length_penalty=
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-def holds(tokens, phrase):
-    return any(tokens[i : i + len(phrase)] == phrase for i in range(len(tokens) - len(phrase) + 1))
+def written(tokens):
+    return b"".join(PIECES[token] for token in tokens)
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("phrases", [[(5,)], [(4, 5)], [(4, 4), (6,)], [(4, 5, 6), (5, 5)]])
-def test_forbidden_phrases_never_occur(seed, phrases):
+@pytest.mark.parametrize("texts", [[b"b"], [b"ab"], [b"aa", b"abab"], [b"bb", b"aba"], [b"aabab"]])
+def test_forbidden_texts_never_occur_in_any_pieces(seed, texts):
     log_probs = random_log_probs(seed, V)
-    (found,) = search(log_probs, [Forbidden(phrases)])
-    assert_best(found, log_probs, 0, lambda tokens: not any(holds(tokens, phrase) for phrase in phrases))
+    (found,) = search(log_probs, [Forbidden(texts, PIECES)])
+    assert_best(found, log_probs, 0, lambda tokens: not any(text in written(tokens) for text in texts))
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 3, 4])
@@ -78,9 +80,10 @@ def test_a_prefix_comes_first_and_the_rest_is_the_best_that_follows(seed):
 
 def test_a_prefix_overrules_the_other_rules_which_apply_after_it():
     log_probs = random_log_probs(0, V)
-    rule = TargetPrefix([[5, 5, 5]], [[]], [Forbidden([(5,)]), NoRepeatedNgram(1)])
+    rule = TargetPrefix([[5, 5, 5]], [[]], [Forbidden([b"b"], PIECES), NoRepeatedNgram(1)])
     (found,) = search(log_probs, [rule])
-    assert_best(found, log_probs, 0, lambda t: t[:3] == (5, 5, 5) and t[3:4] in ((), (4,), (6,)) and len(t) <= 5)
+    assert sum(h.finished for h in found) == 2  # ab holds b
+    assert_best(found, log_probs, 0, lambda t: t in ((5, 5, 5), (5, 5, 5, 4)))
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
@@ -112,7 +115,10 @@ def diverse_by_the_book(log_probs, sentence, beam_size, penalty, groups):
                 continue
             ends[group] += ended
             beams[group] = [(total, (*p, t)) for total, p, t in candidates if t != EOS_ID][:beam_size]
-            for _, prefix in beams[group]:
+            if len(ends[group]) >= beam_size:  # what cannot win any more has no say either
+                worst = sorted(ends[group], reverse=True)[beam_size - 1][0]
+                beams[group] = [(total, prefix) for total, prefix in beams[group] if total / LIMIT > worst]
+            for _, prefix in beams[group] if length < LIMIT else ():  # what ends unfinished is not counted
                 taken[prefix[-1]] = taken.get(prefix[-1], 0) + 1
     best = []
     for group in range(groups):
@@ -123,19 +129,19 @@ def diverse_by_the_book(log_probs, sentence, beam_size, penalty, groups):
 
 
 def test_several_rules_at_once_and_in_any_batch():
-    rules = [NoRepeatedNgram(2), Forbidden([(4, 6)]), MinimumLength([2, 3, 0])]
+    rules = [NoRepeatedNgram(2), Forbidden([b"aab"], PIECES), MinimumLength([2, 3, 0])]
     log_probs = random_log_probs(3, V)
     together = search(log_probs, rules, sentences=3)
     for sentence, minimum in enumerate((2, 3, 0)):
 
         def allowed(tokens, minimum=minimum):
             pairs = list(itertools.pairwise(tokens))
-            return len(tokens) >= minimum and (4, 6) not in pairs and len(set(pairs)) == len(pairs)
+            return len(tokens) >= minimum and b"aab" not in written(tokens) and len(set(pairs)) == len(pairs)
 
         assert_best(together[sentence], log_probs, sentence, allowed)
 
 
 def test_a_rule_that_leaves_nothing_ends_the_hypothesis_unfinished():
     log_probs = random_log_probs(0, V)
-    (found,) = search(log_probs, [Forbidden([(4,), (5,), (6,)]), MinimumLength([2])], beam_size=2, n_best=1)
+    (found,) = search(log_probs, [Forbidden([b"a", b"b"], PIECES), MinimumLength([2])], beam_size=2, n_best=1)
     assert found[0].tokens == [] and not found[0].finished and math.isfinite(found[0].score)

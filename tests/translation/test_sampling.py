@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 import torch
-from table_models import TableModel, all_translations, probability_of, random_log_probs
 
 from mt.tokenizer import EOS_ID
 from mt.translation.rules import Forbidden
 from mt.translation.sampling import Sampling, sample
+from tests.translation.table_models import TableModel, all_translations, probability_of, random_log_probs
 
 V = 6  # two ordinary tokens
 
@@ -81,7 +81,14 @@ def test_a_seed_gives_the_same_samples_whatever_the_neighbours():
 
 
 def test_rules_hold_for_samples_too():
-    (found,) = draw(random_log_probs(1, V), 300, Sampling(), rules=[Forbidden([(4, 4), (5,)])], limit=6)
+    rule = Forbidden([b"aa", b"b"], [b"", b"", b"", b"", b"a", b"b"])
+    (found,) = draw(
+        random_log_probs(1, V),
+        300,
+        Sampling(),
+        rules=[rule],
+        limit=6,
+    )
     assert {tuple(h.tokens) for h in found} == {(), (4,)}
 
 
