@@ -139,7 +139,7 @@ class Transformer(nn.Module):
         for layer in self.decoder_layers:
             pair = [layout.pad(part).transpose(1, 2) for part in layer.cross_attention.project_memory(memory)]
             caches.append(torch.stack(pair))  # [2, B, H, S, K]
-        return DecoderState(torch.stack(caches), layout.mask[:, None, None, :], beam_size)
+        return DecoderState(torch.stack(caches), layout.mask, beam_size)
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -150,7 +150,7 @@ class Transformer(nn.Module):
         rotation = self._rotation(positions, x.dtype)
         for index, layer in enumerate(self.decoder_layers):
             x = layer.step(
-                x, rotation, state.self_cache[index], state.length, state.memory_cache[index], state.memory_mask
+                x, rotation, state.self_cache[: state.length, index], state.memory_cache[index], state.memory_bias
             )
         return self.logits(self.decoder_norm(x))
 
