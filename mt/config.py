@@ -204,7 +204,12 @@ class DecodeConfig:
 
     beam_size: int = 5  # 1 is greedy search
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
+    coverage_penalty: float = 0.0  # beta: among finished hypotheses those win that looked at all of the source; 0: off
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
+    repetition_penalty: float = 1.0  # multiplies the log probabilities of tokens that the output holds; 1: off
+    beam_groups: int = 1  # diverse beam search: the beam is searched in so many groups that avoid each other's tokens
+    diversity_penalty: float = 0.5  # nats for each hypothesis of earlier groups with the same token in the same place
+    min_length_ratio: float = 0.0  # shortest output = ratio * source tokens; 0: off
     max_length_ratio: float = 2.0  # longest output = ratio * source tokens + max_length_offset
     max_length_offset: int = 10
     max_source_tokens: int = 1024  # longer sources are cut, and flagged
@@ -213,7 +218,21 @@ class DecodeConfig:
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)
         _in_range("decode", "length_penalty", self.length_penalty, 0, 10)
+        _in_range("decode", "coverage_penalty", self.coverage_penalty, 0, 10)
         _in_range("decode", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
+        _in_range("decode", "repetition_penalty", self.repetition_penalty, 1, 100)
+        _in_range("decode", "beam_groups", self.beam_groups, 1, self.beam_size)
+        _require(
+            self.beam_size % self.beam_groups == 0,
+            f"decode.beam_size={self.beam_size} must be a multiple of decode.beam_groups={self.beam_groups}",
+        )
+        _in_range("decode", "diversity_penalty", self.diversity_penalty, 0, 100)
+        _in_range("decode", "min_length_ratio", self.min_length_ratio, 0)
+        _require(
+            self.min_length_ratio <= self.max_length_ratio,
+            f"decode.min_length_ratio={self.min_length_ratio} must be at most decode.max_length_ratio="
+            f"{self.max_length_ratio}",
+        )
         _in_range("decode", "max_length_ratio", self.max_length_ratio, 0)
         _in_range("decode", "max_length_offset", self.max_length_offset, 1)
         _in_range("decode", "max_source_tokens", self.max_source_tokens, 2)

@@ -54,7 +54,8 @@ class Tokenizer:
             raise ValueError(
                 f"the SentencePiece model has pad, unk, bos, eos = {ids}; must be 0, 1, 2, 3: train it with mt"
             )
-        self._bytes_by_id = [self._piece_bytes(i) for i in range(self.size)]
+        # the UTF-8 bytes that each piece writes, by id; a word's first piece begins with a space
+        self.piece_bytes = [self._piece_bytes(i) for i in range(self.size)]
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
         return Tokenizer, (self.model_bytes,)
@@ -97,7 +98,7 @@ class Tokenizer:
 
         Special ids, incomplete byte groups and U+FFFD are dropped; separators and control characters become a space.
         """
-        text = b"".join([self._bytes_by_id[i] for i in ids]).decode("utf-8", errors="ignore")
+        text = b"".join([self.piece_bytes[i] for i in ids]).decode("utf-8", errors="ignore")
         text = text.removeprefix(" ")  # the dummy prefix, which lets a word be the same piece everywhere
         return _SEPARATORS.sub(" ", text.replace("\ufffd", ""))
 

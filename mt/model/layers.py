@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.config import ModelConfig
-from mt.model.attention import Attend
+from mt.model.attention import Attend, attend_step
 from mt.model.dropout import Dropout
 from mt.model.embedding import Rotation
 from mt.model.layout import Layout
@@ -39,13 +39,16 @@ class SelfAttention(nn.Module):
         mixed = attend(q, k, v, layout, layout, causal, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]: the heads side by side
 
-    def step(self, x: Tensor, rotation: Rotation | None, keys: Tensor, values: Tensor, length: int) -> Tensor:
-        """One new token per row: x [R, D] at position length-1; its key and value join the caches [R, T, H, K]."""
+    def step(self, x: Tensor, rotation: Rotation | None, cache: Tensor) -> Tensor:
+        """One new token per row: x [R, D]; its key and value become the last of the cache [T, 2, R, D]."""
         q, k, v = self.project(x, rotation)
-        keys[:, length - 1], values[:, length - 1] = k, v
-        q = q.unsqueeze(2)  # [R, H, 1, K]
-        mixed = F.scaled_dot_product_attention(q, keys[:, :length].transpose(1, 2), values[:, :length].transpose(1, 2))
-        return self.output(mixed.flatten(1))  # [R, H, 1, K] -> [R, D]
+        cache[-1, 0], cache[-1, 1] = k.flatten(1), v.flatten(1)
+        rows = len(x) * self.n_heads
+        keys, values = (
+            cache[:, side].unflatten(2, (self.n_heads, -1)).flatten(1, 2).transpose(0, 1) for side in (0, 1)
+        )
+        mixed = attend_step(q.reshape(rows, 1, -1), keys, values, None)  # [R*H, 1, K]
+        return self.output(mixed.view(x.shape))  # [R, D]
 
 
 class CrossAttention(nn.Module):
@@ -68,13 +71,10 @@ class CrossAttention(nn.Module):
         mixed = attend(q, k, v, layout, memory_layout, False, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]
 
-    def step(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """x [R, D] over B sentences of R/B rows each; keys, values [B, H, S, K]; mask [B, 1, 1, S] True at tokens."""
-        sentences = keys.shape[0]
-        q = (
-            self.query(x).view(sentences, -1, self.n_heads, x.shape[1] // self.n_heads).transpose(1, 2)
-        )  # [B, H, R/B, K]
-        mixed = F.scaled_dot_product_attention(q, keys, values, mask)
+    def step(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+        """x [R, D] over B sentences of R/B rows each; keys, values [B, H, S, K]; bias [B, 1, 1, S]."""
+        q = self.query(x).view(len(keys), -1, self.n_heads, keys.shape[-1]).transpose(1, 2)  # [B, H, R/B, K]
+        mixed = attend_step(q, keys, values, bias)
         return self.output(mixed.transpose(1, 2).reshape(x.shape))  # [B, H, R/B, K] -> [R, D]
 
 
@@ -156,14 +156,16 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         rotation: Rotation | None,
         self_cache: Tensor,
-        length: int,
         memory_cache: Tensor,
-        memory_mask: Tensor,
+        memory_bias: Tensor,
     ) -> Tensor:
-        """The same for one new token per row. self_cache: [2, R, T, H, K]; memory_cache: [2, B, H, S, K]."""
-        change = self.self_attention.step(self.around_self.before(x), rotation, self_cache[0], self_cache[1], length)
+        """The same for one new token per row, the T-th of its sentence.
+
+        self_cache: [T, 2, R, D], the last position still empty; memory_cache: [2, B, H, S, K].
+        """
+        change = self.self_attention.step(self.around_self.before(x), rotation, self_cache)
         x = self.around_self.after(x, change)
         x = self.around_cross.after(
-            x, self.cross_attention.step(self.around_cross.before(x), memory_cache[0], memory_cache[1], memory_mask)
+            x, self.cross_attention.step(self.around_cross.before(x), memory_cache[0], memory_cache[1], memory_bias)
         )
         return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))

@@ -110,12 +110,17 @@ class Transformer(nn.Module):
             x = layer(x, layout, rotation, self._attend())
         return self.encoder_norm(x)
 
-    def decode(self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
-        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory."""
+    def decode(
+        self, target: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout, attend: Attend | None = None
+    ) -> Tensor:
+        """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory.
+
+        attend: in place of the device's own, to see or change what attention does.
+        """
         x = self.target_embedding(target, layout.positions, layout.longest)
         x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.decoder_layers:
-            x = layer(x, layout, rotation, memory, memory_layout, self._attend())
+            x = layer(x, layout, rotation, memory, memory_layout, attend or self._attend())
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, source_layout: Layout, target: Tensor, target_layout: Layout) -> Tensor:
@@ -134,7 +139,7 @@ class Transformer(nn.Module):
         for layer in self.decoder_layers:
             pair = [layout.pad(part).transpose(1, 2) for part in layer.cross_attention.project_memory(memory)]
             caches.append(torch.stack(pair))  # [2, B, H, S, K]
-        return DecoderState(torch.stack(caches), layout.mask[:, None, None, :], beam_size)
+        return DecoderState(torch.stack(caches), layout.mask, beam_size)
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -145,7 +150,7 @@ class Transformer(nn.Module):
         rotation = self._rotation(positions, x.dtype)
         for index, layer in enumerate(self.decoder_layers):
             x = layer.step(
-                x, rotation, state.self_cache[index], state.length, state.memory_cache[index], state.memory_mask
+                x, rotation, state.self_cache[: state.length, index], state.memory_cache[index], state.memory_bias
             )
         return self.logits(self.decoder_norm(x))
 

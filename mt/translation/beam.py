@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from mt.tokenizer import BOS_ID, EOS_ID
+from mt.translation.rules import Rule
 
 NO_TOKEN = -1  # stands for the next token of a hypothesis that no token may continue
 
@@ -46,20 +47,20 @@ def beam_search(
     beam_size: int,
     length_penalty: float,
     n_best: int = 1,
-    no_repeat_ngram_size: int = 0,
+    rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """Returns for each of B sentences up to n_best different hypotheses: finished ones first, then by falling score.
 
     memory [N_src, D] and layout are those of the encoder; max_lengths [B] are the longest outputs in tokens, </s>
     counted. <pad>, <unk> and <s> are never chosen. Beam 1 is greedy search and returns one hypothesis. What is found
-    for a sentence depends on that sentence alone, never on its neighbours in the batch. With no_repeat_ngram_size above
-    0 no hypothesis holds the same run of so many tokens twice (</s> is never held back).
+    for a sentence depends on that sentence alone, never on its neighbours in the batch. `rules` change the log
+    probabilities at each step, and with them the scores, one after the other.
     Raises ValueError unless 1 <= n_best <= beam_size.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best={n_best}: must be between 1 and decode.beam_size={beam_size}; raise decode.beam_size")
     assert min(max_lengths, default=1) >= 1 and length_penalty >= 0
-    trace = _Trace(len(max_lengths), length_penalty, no_repeat_ngram_size, memory.device)
+    trace = _Trace(len(max_lengths), length_penalty, rules, memory.device)
     if max_lengths:
         beams = _Beams.start(max_lengths, length_penalty, n_best, memory.device)
         state = model.start(memory, layout, 1)
@@ -103,28 +104,24 @@ class _Beams:
 class _Trace:
     """Where hypotheses came from and where they ended; their tokens are put together when the search is over."""
 
-    def __init__(self, sentences: int, length_penalty: float, no_repeat_ngram_size: int, device: torch.device) -> None:
-        self.sentences, self.length_penalty = sentences, length_penalty
-        self.no_repeat_ngram_size = no_repeat_ngram_size
-        self.prefixes = torch.empty(sentences, 0, dtype=torch.int64, device=device)  # [R, t], kept for n-grams only
+    def __init__(self, sentences: int, length_penalty: float, rules: Sequence[Rule], device: torch.device) -> None:
+        self.sentences, self.length_penalty, self.rules = sentences, length_penalty, rules
+        self.prefixes = torch.empty(sentences, 0, dtype=torch.int64, device=device)  # [R, t], kept for rules only
         self.steps: list[tuple[Tensor, Tensor]] = []  # of each step: parent row and token of each new row [R]
         self.ends: list[tuple[int, Tensor, Tensor, Tensor, Tensor]] = []  # step, then [E]: sentence, score, row, token
 
     def advance(self, rows: Tensor, tokens: Tensor) -> None:
         """Records a step: new row i continues what was row rows[i] with tokens[i]."""
         self.steps.append((rows, tokens))
-        if self.no_repeat_ngram_size:
+        if self.rules:
             self.prefixes = torch.cat([self.prefixes[rows], tokens[:, None]], dim=1)
 
-    def ban_repeats(self, log_probs: Tensor) -> None:
-        """Sets to -inf what would end a row's n-gram for the second time. log_probs: [R, V]."""
-        size, length = self.no_repeat_ngram_size, self.prefixes.shape[1]
-        if not 0 < size <= length:
-            return
-        ngrams = self.prefixes.unfold(1, size, 1)  # [R, t - size + 1, size]
-        begun = self.prefixes[:, None, length - size + 1 :]  # [R, 1, size - 1]: what the next token would complete
-        repeats = (ngrams[:, :, :-1] == begun).all(2)
-        log_probs.scatter_(1, ngrams[:, :, -1].masked_fill(~repeats, PAD_ID), -torch.inf)  # <pad> is never chosen
+    def apply_rules(self, log_probs: Tensor, sentence: Tensor) -> None:
+        """Changes log_probs [A * w, V] in place; sentence: [A]."""
+        if self.rules:
+            sentences = sentence.repeat_interleave(len(log_probs) // len(sentence))
+            for rule in self.rules:
+                rule(log_probs, self.prefixes, sentences)
 
     def final(self, sums: Tensor) -> Tensor:
         """Returns the scores of hypotheses that end in the step now in progress."""
@@ -162,7 +159,7 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
     while True:
         width = beams.sums.shape[1]
         log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A * w, V]
-        trace.ban_repeats(log_probs)
+        trace.apply_rules(log_probs, beams.sentence)
         sums, tokens, parents = _candidates(log_probs, beams.sums, beam_size)  # [A, 2W]
         first_rows = torch.arange(len(beams.sentence), device=sums.device)[:, None] * width
         ends, goes_on = _split(sums, tokens, beams.limit[:, None] == len(trace.steps) + 1, beam_size)
@@ -231,7 +228,7 @@ def _search_greedily(model: Model, state: State, beams: _Beams, trace: _Trace) -
     """The lean form for one hypothesis a sentence, which ends at its first </s>."""
     while True:
         log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A, V]
-        trace.ban_repeats(log_probs)
+        trace.apply_rules(log_probs, beams.sentence)
         gains, tokens = log_probs[:, EOS_ID:].max(dim=1, keepdim=True)
         tokens += EOS_ID
         stuck = ~(gains > -torch.inf)

@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,23 @@ from mt.model.device import resolve_device
 from mt.model.layout import Layout
 from mt.model.transformer import Transformer
 from mt.tokenizer import EOS_ID, TokenizerPair
+from mt.translation.alternatives import beginnings, next_word
 from mt.translation.beam import Hypothesis, beam_search
+from mt.translation.constrained import constrained_search
+from mt.translation.ensemble import Ensemble
+from mt.translation.forced import Forced, force
+from mt.translation.mbr import expected_chrf
+from mt.translation.phrases import Speller, longest_first, spaced
+from mt.translation.rules import (
+    Diversity,
+    Forbidden,
+    MinimumLength,
+    NoRepeatedNgram,
+    RepetitionPenalty,
+    Rule,
+    TargetPrefix,
+)
+from mt.translation.sampling import Sampling, sample
 
 _LINES_SHOWN = 10  # in a warning
 
@@ -30,50 +46,189 @@ class Translation:
     unfinished: bool  # stopped at its longest length, before </s>
 
 
+@dataclass(frozen=True)
+class Guidance:
+    """What a translation is held to."""
+
+    prefix: str = ""  # it begins with this text, whose last piece may go on
+    phrases: tuple[str, ...] = ()  # it holds each of these
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way to go on after the beginning of a translation."""
+
+    word: str  # after a space where it is a word of its own
+    probability: float  # of its first piece
+    translation: str  # the likeliest one that goes on so
+
+
 class Translator:
-    """A model with its tokenizers and search settings.
+    """A model, or an ensemble, with its tokenizers and search settings.
 
     Texts are translated each for itself: neighbours and batch sizes change only the speed (float32; in half precision
-    a near-tie can fall the other way).
+    a near-tie can fall the other way). target_language, a code such as zh, says whether words have spaces between them.
+    forbidden: texts that no translation holds; in a language with spaces, that no word of it begins with.
     """
 
-    def __init__(self, model: Transformer, tokenizers: TokenizerPair, decode: DecodeConfig) -> None:
+    def __init__(
+        self,
+        model: Transformer | Ensemble,
+        tokenizers: TokenizerPair,
+        decode: DecodeConfig,
+        target_language: str = "en",
+        forbidden: Sequence[str] = (),
+    ) -> None:
         self.model, self.tokenizers, self.decode = model, tokenizers, decode
+        self.models = model.models if isinstance(model, Ensemble) else [model]
+        self.speller = Speller(tokenizers.target, spaced(target_language))
+        self._forbidden = [self.speller.written(text) for text in forbidden]
 
     def translate(self, texts: list[str], progress: Callable[[int], None] | None = None) -> list[str]:
         """Returns one line of text for each text, in order; see translate_n_best."""
         return [translations[0].text for translations in self.translate_n_best(texts, 1, progress)]
 
     def translate_n_best(
-        self, texts: list[str], n_best: int, progress: Callable[[int], None] | None = None, first_line: int = 1
+        self,
+        texts: list[str],
+        n_best: int,
+        progress: Callable[[int], None] | None = None,
+        first_line: int = 1,
+        guidance: Sequence[Guidance] | None = None,
     ) -> list[list[Translation]]:
         """Returns for each text, in order, its 1 to n_best best translations, which all differ in their text.
 
         A text without visible characters has "" as its only translation. `progress` is called with the number of texts
-        done so far, after each batch. Warns of sources that were cut and of unfinished translations; line numbers
-        there begin at first_line. Raises ValueError where n_best is more than decode.beam_size.
+        done so far, after each batch. guidance: for each text. Warns of sources that were cut and of unfinished
+        translations; line numbers there begin at first_line. Raises ValueError where n_best is more than
+        decode.beam_size, or a phrase cannot be written with the target's pieces.
         """
-        sources = [[] if is_empty(text) else ids for text, ids in zip(texts, self._encode(texts), strict=True)]
+        held_to = guidance or [Guidance()] * len(texts)
+
+        def search(sources: list[list[int]], of: list[int]) -> list[list[Hypothesis]]:
+            return self._search(sources, n_best, [held_to[index] for index in of])
+
+        found = self._translate(texts, search, progress, first_line)
+        return [_without_equal_texts(translations) for translations in found]
+
+    def sample(
+        self,
+        texts: list[str],
+        count: int,
+        sampling: Sampling,
+        seed: int,
+        progress: Callable[[int], None] | None = None,
+        first_line: int = 1,
+    ) -> list[list[Translation]]:
+        """Returns `count` translations of each text drawn from the model, in the order drawn; some may be equal.
+
+        The same seed, line number and text give the same samples, whatever else is translated.
+        """
+
+        def draw(sources: list[list[int]], of: list[int]) -> list[list[Hypothesis]]:
+            memory, layout = self._encode(sources)
+            seeds = [[seed, first_line + index] for index in of]
+            rules, penalty = self._rules(sources, [Guidance()] * len(sources)), self.decode.length_penalty
+            limits = self._limits(sources)
+            return sample(self.model, memory, layout, limits, count, sampling, seeds, penalty, rules)
+
+        return self._translate(texts, draw, progress, first_line)
+
+    def translate_by_consensus(
+        self,
+        texts: list[str],
+        count: int,
+        sampling: Sampling,
+        seed: int,
+        progress: Callable[[int], None] | None = None,
+        first_line: int = 1,
+    ) -> list[list[Translation]]:
+        """Returns for each text the sample of `count` that is most like all of them by chrF (minimum Bayes risk).
+
+        Its score is that likeness, 0 to 100.
+        """
+        found = []
+        for samples in self.sample(texts, count, sampling, seed, progress, first_line):
+            likeness = expected_chrf([translation.text for translation in samples])
+            best = int(likeness.argmax())
+            found.append([replace(samples[best], score=float(likeness[best]))])
+        return found
+
+    def force(self, texts: list[str], translations: list[list[int]]) -> list[Forced | None]:
+        """Returns what the model thinks of each text's translation, given as ids; None for a text without content."""
+        sources = [self._cut(ids) for ids in self._sources(texts)]
+        results: list[Forced | None] = [None] * len(texts)
+        for batch in self._batches(sources):
+            views = force(self.models, [sources[i] for i in batch], [translations[i] for i in batch])
+            for index, view in zip(batch, views, strict=True):
+                results[index] = view
+        return results
+
+    def alternatives(self, text: str, prefix: str, count: int) -> list[Alternative]:
+        """Returns up to `count` different words that can follow a prefix of a translation, the likeliest first."""
+        source = self._cut(self._sources([text])[0])
+        if not source:
+            return []
+        ways = beginnings(self.model, *self._encode([source]), self.speller, prefix, 2 * count)
+        memory, layout = self._encode([source] * len(ways))
+        rules = [TargetPrefix([way.tokens for way in ways], [[]] * len(ways))]
+        limits = [limit + len(way.tokens) for limit, way in zip(self._limits([source] * len(ways)), ways, strict=True)]
+        found: dict[str, Alternative] = {}
+        hypotheses = beam_search(self.model, memory, layout, limits, 1, self.decode.length_penalty, 1, rules)
+        for way, (best,) in zip(ways, hypotheses, strict=True):
+            whole = self.tokenizers.target.decode(best.tokens)
+            word = next_word(self.tokenizers.target, best.tokens, len(way.tokens), prefix, self.speller.spaced)
+            if word in found:  # two pieces can begin the same word
+                probability = found[word].probability + way.probability
+                found[word] = replace(found[word], probability=probability)
+            else:
+                found[word] = Alternative(word, way.probability, whole)
+        return sorted(found.values(), key=lambda alternative: -alternative.probability)[:count]
+
+    def _translate(
+        self,
+        texts: list[str],
+        search: Callable[[list[list[int]], list[int]], list[list[Hypothesis]]],
+        progress: Callable[[int], None] | None,
+        first_line: int,
+    ) -> list[list[Translation]]:
+        """Returns what `search` finds for each text; it gets the source ids of a batch and the indices of its texts."""
+        sources = self._sources(texts)
         results = [[Translation("", 0.0, [], False, False)] for _ in texts]
         done = sum(not ids for ids in sources)
-        was_training = self.model.training
-        if was_training:  # only then: other threads may be translating
-            self.model.eval()
+        training = [model for model in self.models if model.training]
+        for model in training:  # only then: other threads may be translating
+            model.eval()
         try:
             for batch in self._batches(sources):
-                for index, hypotheses in zip(batch, self._search([sources[i] for i in batch], n_best), strict=True):
-                    results[index] = self._translations(hypotheses, len(sources[index]) > self.decode.max_source_tokens)
+                for index, found in zip(batch, search([self._cut(sources[i]) for i in batch], batch), strict=True):
+                    truncated = len(sources[index]) > self.decode.max_source_tokens
+                    results[index] = [
+                        Translation(
+                            self.tokenizers.target.decode(h.tokens), h.score, h.tokens, truncated, not h.finished
+                        )
+                        for h in found
+                    ]
                 done += len(batch)
                 if progress is not None:
                     progress(done)
         finally:
-            if was_training:
-                self.model.train()
+            for model in training:
+                model.train()
         self._warn(sources, results, first_line)
         return results
 
-    def _encode(self, texts: list[str]) -> list[list[int]]:
-        return self.tokenizers.source.encode(texts) if texts else []
+    def _sources(self, texts: list[str]) -> list[list[int]]:
+        """Returns the ids of each text, none for a text without visible characters."""
+        ids = self.tokenizers.source.encode(texts) if texts else []
+        return [[] if is_empty(text) else own for text, own in zip(texts, ids, strict=True)]
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        return ids[: self.decode.max_source_tokens]
+
+    def _limits(self, sources: list[list[int]]) -> list[int]:
+        decode = self.decode
+        return [math.ceil(decode.max_length_ratio * len(ids)) + decode.max_length_offset for ids in sources]
 
     def _batches(self, sources: list[list[int]]) -> Iterator[list[int]]:
         """Yields indices of non-empty sources, the longest first, so that too little memory shows at once.
@@ -94,22 +249,76 @@ class Translator:
             yield batch
 
     @torch.inference_mode()
-    def _search(self, sources: list[list[int]], n_best: int) -> list[list[Hypothesis]]:
-        decode = self.decode
-        cut = [ids[: decode.max_source_tokens] for ids in sources]
-        layout = Layout.from_lengths([len(ids) + 1 for ids in cut], self.model.device)
-        stream = torch.tensor([i for ids in cut for i in (*ids, EOS_ID)], device=self.model.device)
-        max_lengths = [math.ceil(decode.max_length_ratio * len(ids)) + decode.max_length_offset for ids in cut]
-        memory = self.model.encode(stream, layout)
-        settings = decode.beam_size, decode.length_penalty, n_best, decode.no_repeat_ngram_size
-        return beam_search(self.model, memory, layout, max_lengths, *settings)
+    def _encode(self, sources: list[list[int]]) -> tuple[torch.Tensor, Layout]:
+        layout = Layout.from_lengths([len(ids) + 1 for ids in sources], self.model.device)
+        stream = torch.tensor([i for ids in sources for i in (*ids, EOS_ID)], device=self.model.device)
+        return self.model.encode(stream, layout), layout
 
-    def _translations(self, hypotheses: list[Hypothesis], truncated: bool) -> list[Translation]:
-        by_text: dict[str, Translation] = {}  # one text can be cut into pieces in several ways: the best one stays
-        for found in hypotheses:
-            text = self.tokenizers.target.decode(found.tokens)
-            by_text.setdefault(text, Translation(text, found.score, found.tokens, truncated, not found.finished))
-        return list(by_text.values())
+    def _rules(self, sources: list[list[int]], guidance: Sequence[Guidance]) -> list[Rule]:
+        """Returns the rules of a batch: those that the settings ask for, and those of its texts."""
+        decode, rules = self.decode, list[Rule]()
+        if decode.repetition_penalty != 1:
+            rules.append(RepetitionPenalty(decode.repetition_penalty))
+        if decode.no_repeat_ngram_size:
+            rules.append(NoRepeatedNgram(decode.no_repeat_ngram_size))
+        if decode.min_length_ratio:
+            rules.append(MinimumLength([math.floor(decode.min_length_ratio * len(ids)) for ids in sources]))
+        if self._forbidden:
+            rules.append(Forbidden(self._forbidden, self.tokenizers.target.piece_bytes))
+        if any(own.prefix for own in guidance):
+            tokens, choices = zip(*(self.speller.prefix(own.prefix) for own in guidance), strict=True)
+            rules = [TargetPrefix(tokens, choices, rules)]
+        return rules
+
+    def _search(self, sources: list[list[int]], n_best: int, guidance: Sequence[Guidance]) -> list[list[Hypothesis]]:
+        decode = self.decode
+        memory, layout = self._encode(sources)
+        limits, rules = self._limits(sources), self._rules(sources, guidance)
+        for index, own in enumerate(guidance):
+            limits[index] += len(self.speller.prefix(own.prefix)[0])
+        found_of_all = decode.beam_size if decode.coverage_penalty else n_best
+        if any(own.phrases for own in guidance):
+            phrases = [[self.speller.phrase(text) for text in longest_first(own.phrases)] for own in guidance]
+            settings = decode.beam_size, decode.length_penalty, phrases, self.speller.glues, found_of_all, rules
+            found = constrained_search(self.model, memory, layout, limits, *settings)
+        elif decode.beam_groups > 1:
+            found = self._search_in_groups(memory, layout, limits, n_best, rules)
+        else:
+            settings = decode.beam_size, decode.length_penalty, found_of_all, rules
+            found = beam_search(self.model, memory, layout, limits, *settings)
+        if decode.coverage_penalty or decode.beam_groups > 1:
+            found = [self._rescored(source, own)[:n_best] for source, own in zip(sources, found, strict=True)]
+        return found
+
+    def _search_in_groups(
+        self, memory: torch.Tensor, layout: Layout, limits: list[int], n_best: int, rules: list[Rule]
+    ) -> list[list[Hypothesis]]:
+        """Returns the hypotheses of all groups of a diverse beam search, without those that two of them found."""
+        decode, diversity = self.decode, Diversity(self.decode.diversity_penalty)
+        width = decode.beam_size // decode.beam_groups
+        if not 1 <= n_best <= decode.beam_size:
+            raise ValueError(f"n_best={n_best}: must be between 1 and decode.beam_size={decode.beam_size}")
+        found: list[list[Hypothesis]] = [[] for _ in limits]
+        for _ in range(decode.beam_groups):
+            group = beam_search(
+                self.model, memory, layout, limits, width, decode.length_penalty, width, [*rules, diversity]
+            )
+            for own, more in zip(found, group, strict=True):
+                own += [h for h in more if h.tokens not in [known.tokens for known in own]]
+            diversity.next_group()
+        return found
+
+    def _rescored(self, source: list[int], found: list[Hypothesis]) -> list[Hypothesis]:
+        """Returns hypotheses with the score of the model's own probabilities and of coverage, the best first."""
+        decode, scored = self.decode, []
+        views = force(self.models, [source] * len(found), [h.tokens for h in found])
+        for hypothesis, view in zip(found, views, strict=True):
+            log_probs = view.log_probs if hypothesis.finished else view.log_probs[:-1]
+            score = math.fsum(log_probs) / max(len(log_probs), 1) ** decode.length_penalty
+            if decode.coverage_penalty:
+                score += decode.coverage_penalty * view.coverage()
+            scored.append(replace(hypothesis, score=score))
+        return sorted(scored, key=lambda h: (not h.finished, -h.score))
 
     def _warn(self, sources: list[list[int]], results: list[list[Translation]], first_line: int) -> None:
         limit = self.decode.max_source_tokens
@@ -117,7 +326,7 @@ class Translator:
         if cut:
             warnings.warn(
                 f"cut to decode.max_source_tokens={limit} tokens, the rest is not translated: {_list(cut)}",
-                stacklevel=3,
+                stacklevel=4,
             )
         unfinished = [
             f"line {line}" for line, translations in enumerate(results, first_line) if translations[0].unfinished
@@ -126,21 +335,33 @@ class Translator:
             warnings.warn(
                 f"{len(unfinished)} of {len(results)} translations reached their longest length (decode."
                 f"max_length_ratio, decode.max_length_offset) and are unfinished: {_list(unfinished)}",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
 def load_translator(
-    run_dir: Path | str, device: str = "auto", checkpoint: str = "best", decode: DecodeConfig | None = None
+    run_dir: Path | str,
+    device: str = "auto",
+    checkpoint: str = "best",
+    decode: DecodeConfig | None = None,
+    together_with: Sequence[Path | str] = (),
+    forbidden: Sequence[str] = (),
 ) -> Translator:
     """Returns a translator made of a run folder's model and tokenizers.
 
     `checkpoint` is best, last or the name of a folder below checkpoints/; `decode` replaces the run's search settings.
-    Raises ValueError where a file is missing, damaged or does not fit the others, or the device is not there.
+    together_with: more runs, whose models form an ensemble with the first one's. forbidden: texts that no translation
+    holds. Raises ValueError where a file is missing, damaged or does not fit the others, or the device is not there.
     """
     run_dir = Path(run_dir)
     config, tokenizers = load_config(run_dir), load_tokenizers(run_dir)
-    folder = pointed(run_dir, checkpoint)
+    models = [_load_model(folder, tokenizers, device, checkpoint) for folder in (run_dir, *map(Path, together_with))]
+    model = Ensemble(models) if together_with else models[0]
+    return Translator(model, tokenizers, decode or config.decode, config.data.target_language, forbidden)
+
+
+def _load_model(run_dir: Path, tokenizers: TokenizerPair, device: str, checkpoint: str) -> Transformer:
+    config, folder = load_config(run_dir), pointed(run_dir, checkpoint)
     state = read_state(folder)
     check_tokenizer(state, tokenizers)
     for name, value in asdict(config.model).items():
@@ -154,7 +375,15 @@ def load_translator(
     model.to(resolve_device(device)).eval()
     if model.device.type == "cpu":
         keep_freed_memory()
-    return Translator(model, tokenizers, decode or config.decode)
+    return model
+
+
+def _without_equal_texts(translations: list[Translation]) -> list[Translation]:
+    """Returns the best of each text: one text can be cut into pieces in several ways."""
+    by_text: dict[str, Translation] = {}
+    for translation in translations:
+        by_text.setdefault(translation.text, translation)
+    return list(by_text.values())
 
 
 def _list(lines: list[str]) -> str:

@@ -7,6 +7,7 @@ import torch
 
 from mt.tokenizer import EOS_ID
 from mt.translation.beam import beam_search
+from mt.translation.rules import NoRepeatedNgram
 
 X, Y, Z, W, V = 4, 5, 6, 7, 8
 SHORT_OR_LONG = {
@@ -70,7 +71,8 @@ def random_log_probs(seed, vocabulary_size, sharpness=1.0):
 
 def search(model, max_lengths, beam_size, length_penalty, n_best=1, sentences=None, no_repeat_ngram_size=0):
     memory = torch.arange(len(max_lengths)) if sentences is None else torch.tensor(sentences)
-    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, no_repeat_ngram_size)
+    rules = [NoRepeatedNgram(no_repeat_ngram_size)] if no_repeat_ngram_size else []
+    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, rules)
 
 
 def brute_force(log_probs, sentence, vocabulary_size, max_length, length_penalty):

@@ -1,0 +1,77 @@
+"""Glossaries: source terms and the target terms that their translations must hold."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mt.data.corpus import read_lines
+
+_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Target terms by source term. A term all in lower case is found in any case, another one as it is written."""
+
+    terms: dict[str, str]
+
+    @staticmethod
+    def read(path: Path) -> "Glossary":
+        """Returns the glossary of a TSV file: source term, tab, target term; empty lines and lines with # are left out.
+
+        Raises ValueError naming the line where a column is missing or empty, or a source term has two translations.
+        """
+        terms: dict[str, str] = {}
+        for number, line in enumerate(read_lines(path), start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) != 2 or not all(columns):
+                raise ValueError(
+                    f"{path}: line {number}: expected a source term, a tab and a target term, got {line!r}"
+                )
+            source, target = columns
+            if terms.setdefault(source, target) != target:
+                raise ValueError(
+                    f"{path}: line {number}: {source!r} is translated as {target!r}, but before as "
+                    f"{terms[source]!r}: keep one"
+                )
+        if not terms:
+            raise ValueError(f"{path}: no terms in this glossary; each line is a source term, a tab and a target term")
+        return Glossary(terms)
+
+    def targets_in(self, text: str) -> tuple[str, ...]:
+        """Returns the target terms of all source terms in a text, in order; of overlapping ones the longest counts.
+
+        A term begins and ends where a word does; characters of scripts without spaces are words of their own.
+        """
+        found, place = [], 0
+        while place < len(text):
+            match = next((end for end in self._ends(text, place) if self._target(text[place:end]) is not None), None)
+            if match is not None:
+                found.append(self._target(text[place:match]))
+            place = match or place + 1
+        return tuple(dict.fromkeys(target for target in found if target is not None))
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({len(source) for source in self.terms}, reverse=True)
+
+    def _ends(self, text: str, place: int) -> Iterator[int]:
+        """Yields where a term that begins at `place` can end, the furthest first."""
+        if place and _one_word(text[place - 1], text[place]):
+            return
+        for length in self._lengths:
+            end = place + length
+            if end <= len(text) and not (end < len(text) and _one_word(text[end - 1], text[end])):
+                yield end
+
+    def _target(self, words: str) -> str | None:
+        return self.terms.get(words, self.terms.get(words.lower()))  # a key in lower case stands for any case
+
+
+def _one_word(first: str, second: str) -> bool:
+    """Returns whether two neighbouring characters are in the same word."""
+    return all(c.isalnum() and not _NO_SPACES.match(c) for c in (first, second))

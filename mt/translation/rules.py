@@ -1,0 +1,146 @@
+"""Small parts of a search: each lowers the log probabilities of next tokens by what a hypothesis holds so far.
+
+A rule never raises one, so that a search may stop as early as without it. What a rule forbids is -inf; where nothing is
+left the hypothesis ends unfinished.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mt.tokenizer import EOS_ID, PAD_ID
+
+
+class Rule(Protocol):
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        """Changes log_probs [R, V] in place.
+
+        prefixes: [R, t] int64, the tokens of each row so far, without <s>; sentences: [R] int64, which of the batch.
+        """
+
+
+class NoRepeatedNgram:
+    """No run of `size` tokens occurs twice in a hypothesis; </s> is never held back."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        length = prefixes.shape[1]
+        if length < self.size:
+            return
+        ngrams = prefixes.unfold(1, self.size, 1)  # [R, t - size + 1, size]
+        begun = prefixes[:, None, length - self.size + 1 :]  # [R, 1, size - 1]: what the next token would complete
+        repeats = (ngrams[:, :, :-1] == begun).all(2)
+        log_probs.scatter_(1, ngrams[:, :, -1].masked_fill(~repeats, PAD_ID), -torch.inf)  # <pad> is never chosen
+
+
+class RepetitionPenalty:
+    """Multiplies the log probability of a token that the hypothesis holds already by `factor`, at least 1.
+
+    Keskar et al. 2019 (CTRL) divide positive logits and multiply negative ones; log probabilities are never positive.
+    </s> occurs once at most and is not touched.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        if prefixes.shape[1]:
+            held = torch.zeros_like(log_probs, dtype=torch.bool).scatter_(1, prefixes, True)
+            log_probs.copy_(torch.where(held, log_probs * self.factor, log_probs))
+
+
+class MinimumLength:
+    """</s> comes after at least so many tokens."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self.tokens = torch.tensor(tokens)  # [B], of each sentence of the batch, </s> not counted
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        too_short = self.tokens.to(sentences.device)[sentences] > prefixes.shape[1]
+        log_probs[:, EOS_ID] = log_probs[:, EOS_ID].masked_fill(too_short, -torch.inf)
+
+
+class Forbidden:
+    """None of these texts is written, in whatever pieces: no token comes that would complete one.
+
+    piece_bytes: what each token writes, as the tokenizer has it.
+    """
+
+    def __init__(self, texts: Sequence[bytes], piece_bytes: Sequence[bytes]) -> None:
+        assert all(texts)
+        self.texts, self.piece_bytes = texts, piece_bytes
+        self.longest = max(map(len, texts), default=0)
+        self._completing: dict[bytes, list[int]] = {}  # by the end of what is written
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        recent = prefixes[:, max(0, prefixes.shape[1] - self.longest) :].tolist()
+        for row, tokens in enumerate(recent):
+            written = b"".join(self.piece_bytes[token] for token in tokens)
+            log_probs[row, self._after(written[max(0, len(written) - self.longest + 1) :])] = -torch.inf
+
+    def _after(self, tail: bytes) -> list[int]:
+        """Returns the tokens that would complete a text after this tail, which is shorter than the longest text."""
+        if tail not in self._completing:
+            self._completing[tail] = [
+                token
+                for token, piece in enumerate(self.piece_bytes)
+                if piece and any(text in (tail + piece)[max(0, len(tail) - len(text) + 1) :] for text in self.texts)
+            ]
+        return self._completing[tail]
+
+
+class TargetPrefix:
+    """Every hypothesis begins with the prefix of its sentence, whatever other rules say; after it those apply.
+
+    A prefix is given as tokens, and then a choice of tokens for one more position (empty: no choice): the end of a
+    text prefix may be the beginning of several pieces.
+    """
+
+    def __init__(
+        self, tokens: Sequence[Sequence[int]], choices: Sequence[Sequence[int]], others: Sequence[Rule] = ()
+    ) -> None:
+        self.tokens, self.choices, self.others = tokens, choices, others  # tokens, choices: of each sentence
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        position, held = prefixes.shape[1], dict[int, tuple[list[int], Tensor]]()
+        for row, sentence in enumerate(sentences.tolist()):
+            tokens, choice = self.tokens[sentence], self.choices[sentence]
+            allowed = [tokens[position]] if position < len(tokens) else list(choice) * (position == len(tokens))
+            if allowed:
+                held[row] = allowed, log_probs[row, allowed]
+        for rule in self.others:
+            rule(log_probs, prefixes, sentences)
+        for row, (allowed, values) in held.items():
+            log_probs[row] = -torch.inf
+            log_probs[row, allowed] = values
+
+
+class Diversity:
+    """Lowers a token's log probability by `penalty` for each hypothesis of an earlier group that has it in this place.
+
+    Diverse beam search (Vijayakumar et al. 2016): groups of beams are searched one after the other, since a group
+    depends on those before it alone; call `next_group` between them. </s> is not counted.
+    """
+
+    def __init__(self, penalty: float) -> None:
+        self.penalty = penalty
+        self._earlier: Counter[tuple[int, int, int]] = Counter()  # position, sentence, token
+        self._own: Counter[tuple[int, int, int]] = Counter()
+
+    def next_group(self) -> None:
+        self._earlier += self._own
+        self._own = Counter()
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
+        position, numbers = prefixes.shape[1], sentences.tolist()
+        if position:
+            last = zip(numbers, prefixes[:, -1].tolist(), strict=True)
+            self._own.update((position - 1, s, t) for s, t in last if t != EOS_ID)  # which fills rows of no hypothesis
+        for (place, sentence, token), count in self._earlier.items():
+            if place == position:
+                log_probs[sentences == sentence, token] -= self.penalty * count
