@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mt.documents.content import LARGEST_BYTES, Edit, edited
-from mt.documents.protection import Code, Text
-from mt.documents.texts import TextTranslator, merged
+from mt.documents.protection import Code, Text, merged
+from mt.documents.texts import TextTranslator
 from mt.documents.xml_events import escape, read_xml, write_xml, xml_events
 
 _PART = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")

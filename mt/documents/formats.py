@@ -1,6 +1,7 @@
 """Formats of documents by name and by file extension, and the one way to translate any of them."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,6 +46,10 @@ def translate_document(
     of the format.
     """
     from mt.documents import docx, html, markdown, po, subtitles, tables, tmx, xliff
+
+    for package in ["sentencex"] * texts.split + ["markdown_it"] * (format == "md"):
+        if find_spec(package) is None:
+            raise ValueError(f"the package {package} is missing: pip install 'mt[documents]'")
 
     match format:
         case "text":

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from typing import Literal
 
 from mt.documents.content import Edit, decode, edited
-from mt.documents.protection import Code, Text
-from mt.documents.texts import TextTranslator, merged
+from mt.documents.protection import Code, Text, merged
+from mt.documents.texts import TextTranslator
 
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([A-Za-z0-9._:-]{1,40})""", re.IGNORECASE)
 _BLANK = " \t\n\r\f"  # white space in HTML

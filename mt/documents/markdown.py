@@ -1,11 +1,10 @@
 """Markdown (.md): paragraphs, headings, items and table cells are translated; code, HTML and links' targets stay."""
 
 import re
-from collections.abc import Iterator
 
 from mt.documents.content import Edit, decode, edited, encode
-from mt.documents.protection import Code, Text
-from mt.documents.texts import TextTranslator, merged
+from mt.documents.protection import Code, Text, merged
+from mt.documents.texts import TextTranslator
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _LINE_END = re.compile(r"\r\n|\n|\r")

@@ -48,6 +48,21 @@ def plain(text: Text) -> str:
     return "".join(part for part in text if isinstance(part, str))
 
 
+def merged(text: Text) -> Text:
+    """Returns the same text with neighbouring strings as one, neighbouring codes too, and without empty ones."""
+    result: Text = []
+    for part in text:
+        if part in ("", Code("")):
+            continue
+        if result and isinstance(part, str) and isinstance(result[-1], str):
+            result[-1] += part
+        elif result and isinstance(part, Code) and isinstance(result[-1], Code):
+            result[-1] = Code(result[-1].raw + part.raw)
+        else:
+            result.append(part)
+    return result
+
+
 def has_words(text: str) -> bool:
     """Returns whether there is a letter in the text; what has none, such as "3 + 4", is no matter of language."""
     return any(character.isalpha() for character in text)
@@ -79,7 +94,7 @@ def translate_protected(texts: list[Text], translate: Translate) -> list[Text]:
                 result.append(with_ends_of(piece, found))
             else:
                 result.append(piece)
-        results[index] = result
+        results[index] = merged(result)
     if kept:
         warnings.warn(
             f"{len(kept)} of {len(texts)} texts stay untranslated, since their translation has a tag, address or "

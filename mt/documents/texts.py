@@ -10,6 +10,7 @@ from mt.documents.protection import (
     Translate,
     has_words,
     mask_placeholders,
+    merged,
     plain,
     translate_protected,
 )
@@ -82,7 +83,7 @@ class TextTranslator:
     def _joined(self, sentences: list["_Sentence"], translations: dict[tuple[str | Code, ...], Text]) -> Text:
         cores = [translations.get(sentence.core, list(sentence.core)) for sentence in sentences]
         joined: Text = []
-        for sentence, core, after in zip(sentences, cores, [*cores[1:], []], strict=True):
+        for sentence, core, after in zip(sentences, cores, [*cores[1:], []], strict=False):  # both may be empty
             space = plain(sentence.tail)
             new = space_between(plain(core), space, plain(after), self.source_language, self.target_language)
             tail = sentence.tail if new == space else [part for part in sentence.tail if isinstance(part, Code)] + [new]
@@ -115,18 +116,3 @@ def _without_ends(part: str | Code) -> Text:
     core = part.strip()
     start = len(part) - len(part.lstrip())
     return [piece for piece in (part[:start], core, part[start + len(core) :]) if piece]
-
-
-def merged(text: Text) -> Text:
-    """Returns the same text with neighbouring strings as one, neighbouring codes too, and without empty ones."""
-    result: Text = []
-    for part in text:
-        if part in ("", Code("")):
-            continue
-        if result and isinstance(part, str) and isinstance(result[-1], str):
-            result[-1] += part
-        elif result and isinstance(part, Code) and isinstance(result[-1], Code):
-            result[-1] = Code(result[-1].raw + part.raw)
-        else:
-            result.append(part)
-    return result

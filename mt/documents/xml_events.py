@@ -10,8 +10,7 @@ from typing import Literal
 from xml.parsers import expat
 
 from mt.documents.content import decode
-from mt.documents.protection import Code, Text
-from mt.documents.texts import merged
+from mt.documents.protection import Code, Text, merged
 
 _BLOCK_BYTES = 1 << 16
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")

@@ -45,13 +45,18 @@ class Translator:
         return [translations[0].text for translations in self.translate_n_best(texts, 1, progress)]
 
     def translate_n_best(
-        self, texts: list[str], n_best: int, progress: Callable[[int], None] | None = None, first_line: int = 1
+        self,
+        texts: list[str],
+        n_best: int,
+        progress: Callable[[int], None] | None = None,
+        first_line: int = 1,
+        names: list[str] | None = None,
     ) -> list[list[Translation]]:
         """Returns for each text, in order, its 1 to n_best best translations, which all differ in their text.
 
         A text without visible characters has "" as its only translation. `progress` is called with the number of texts
-        done so far, after each batch. Warns of sources that were cut and of unfinished translations; line numbers
-        there begin at first_line. Raises ValueError where n_best is more than decode.beam_size.
+        done so far, after each batch. Warns of sources that were cut and of unfinished translations, by the texts' own
+        names or else by line numbers from first_line on. Raises ValueError where n_best is more than decode.beam_size.
         """
         sources = [[] if is_empty(text) else ids for text, ids in zip(texts, self._encode(texts), strict=True)]
         results = [[Translation("", 0.0, [], False, False)] for _ in texts]
@@ -69,8 +74,12 @@ class Translator:
         finally:
             if was_training:
                 self.model.train()
-        self._warn(sources, results, first_line)
+        self._warn(sources, results, names or [f"line {line}" for line in range(first_line, first_line + len(texts))])
         return results
+
+    def count_tokens(self, texts: list[str]) -> list[int]:
+        """Returns the number of source tokens of each text, </s> not counted."""
+        return [len(ids) for ids in self._encode(texts)]
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return self.tokenizers.source.encode(texts) if texts else []
@@ -111,17 +120,16 @@ class Translator:
             by_text.setdefault(text, Translation(text, found.score, found.tokens, truncated, not found.finished))
         return list(by_text.values())
 
-    def _warn(self, sources: list[list[int]], results: list[list[Translation]], first_line: int) -> None:
+    def _warn(self, sources: list[list[int]], results: list[list[Translation]], names: list[str]) -> None:
         limit = self.decode.max_source_tokens
-        cut = [f"line {line} ({len(ids)} tokens)" for line, ids in enumerate(sources, first_line) if len(ids) > limit]
+        named = zip(names, sources, strict=True)
+        cut = [f"{name} ({len(ids)} tokens)" for name, ids in named if len(ids) > limit]
         if cut:
             warnings.warn(
                 f"cut to decode.max_source_tokens={limit} tokens, the rest is not translated: {_list(cut)}",
                 stacklevel=3,
             )
-        unfinished = [
-            f"line {line}" for line, translations in enumerate(results, first_line) if translations[0].unfinished
-        ]
+        unfinished = [name for name, found in zip(names, results, strict=True) if found[0].unfinished]
         if unfinished:
             warnings.warn(
                 f"{len(unfinished)} of {len(results)} translations reached their longest length (decode."
