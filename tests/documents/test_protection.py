@@ -74,7 +74,9 @@ def test_a_number_may_come_in() -> None:
     assert translate_protected([["at half past ten"]], lambda texts: ["um 10:30"]) == [["um 10:30"]]
 
 
-WORDS = st.sampled_from(["tea", "good", ". ", " ", "\n", "{a}", "%s", "<b>", "http://x.y/z", "&lt;", " 1.2.3 ", "", "!"])
+WORDS = st.sampled_from(
+    ["tea", "good", ". ", " ", "\n", "{a}", "%s", "<b>", "http://x.y/z", "&lt;", " 1.2.3 ", "", "!"]
+)
 MODELS = {
     "drops": lambda text: re.sub(r"[<{%&].*", "", text),
     "doubles": lambda text: f"{text} {text}",
