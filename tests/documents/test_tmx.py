@@ -35,7 +35,7 @@ def test_the_language_is_named_as_the_source_names_it() -> None:
 
 
 def test_utf_16_and_characters_that_an_encoding_lacks() -> None:
-    text = '<?xml version="1.0" encoding="%s"?><tmx><body><tu><tuv xml:lang="en"><seg>caf\xe9</seg></tuv></tu></body></tmx>'
+    text = '<?xml version="1.0" encoding="%s"?><tmx><tu><tuv xml:lang="en"><seg>caf\xe9</seg></tuv></tu></tmx>'
     wide = translated("tmx", (text % "utf-16").encode("utf-16"), upper)
     assert "<seg>CAF\xc9</seg>" in wide.decode("utf-16")
     narrow = translated("tmx", (text % "iso-8859-1").encode("latin-1"), lambda s: ["\xc9茶" for _ in s])
