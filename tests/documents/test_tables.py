@@ -42,15 +42,13 @@ def test_names_of_columns() -> None:
         mark = b"\t" if format == "tsv" else b";"
         for start in (b"", b"\xef\xbb\xbf"):
             found = b"".join(translate_document(format, io.BytesIO(start + data), "a", texts, Fields("en", "new")))
-            assert found == start + data.replace(b"\n", b"%bNEW\n" % mark).replace(b"NEW", b"new", 1).replace(
-                b"NEW", b"CUP"
-            )
+            names, row, _ = data.split(b"\n")
+            assert found == start + names + mark + b"new\n" + row + mark + b"CUP\n"
 
 
 def test_csv_is_read_back_with_one_column_more() -> None:
-    before, after = (
-        list(csv.reader(io.StringIO(d.decode(), newline=""))) for d in (CSV, translated("csv", CSV, upper))
-    )
+    result = translated("csv", CSV, upper)
+    before, after = (list(csv.reader(io.StringIO(data.decode(), newline=""))) for data in (CSV, result))
     assert [row[:3] for row in after] == before
     assert [row[3] for row in after] == ["de", "GOOD, TEA", 'TWO\nLINES "Q"', ""]
 
