@@ -14,7 +14,6 @@ _EXTENSIONS = {f".{name}": name for name in FORMATS if name != "text"} | {
     ".pot": "po",
     ".xlf": "xliff",
     ".htm": "html",
-    ".xhtml": "html",
     ".markdown": "md",
 }
 

@@ -41,6 +41,7 @@ class Code:
 
 Text = list[str | Code]  # what a person reads, with the mark-up in it
 Translate = Callable[[list[str]], list[str]]
+Space = Callable[[str, str, str], str]  # from what stands before it, itself in the source, and what stands behind
 
 
 def plain(text: Text) -> str:
@@ -68,10 +69,10 @@ def has_words(text: str) -> bool:
     return any(character.isalpha() for character in text)
 
 
-def translate_protected(texts: list[Text], translate: Translate) -> list[Text]:
+def translate_protected(texts: list[Text], translate: Translate, space: Space) -> list[Text]:
     """Returns the translations of texts, in which each code and placeholder of the source stands as often as there.
 
-    Texts have no white space at their ends. Most are translated once; those that lose a placeholder a second time, in
+    Texts have no white space at their ends. `space` returns what stands between two pieces that are put together. Most are translated once; those that lose a placeholder a second time, in
     pieces. A piece stays as it is where its translation makes up a placeholder, which a warning tells.
     """
     shown = [_show(text) for text in texts]
@@ -94,7 +95,7 @@ def translate_protected(texts: list[Text], translate: Translate) -> list[Text]:
                 result.append(with_ends_of(piece, found))
             else:
                 result.append(piece)
-        results[index] = merged(result)
+        results[index] = merged(_spaced(result, space))
     if kept:
         warnings.warn(
             f"{len(kept)} of {len(texts)} texts stay untranslated, since their translation has a tag, address or "
@@ -153,6 +154,25 @@ def _restored(text: Text, shown: str, translation: str) -> Text | None:
         return [translation.strip()]
     strings = _CODE.split(translation.strip())
     return [part for pair in zip(strings, [*codes, ""], strict=True) for part in pair if part != ""]
+
+
+def _spaced(pieces: Text, space: Space) -> Text:
+    """Returns the pieces with the white space between two strings, and beside the codes there, as `space` has it."""
+    result: Text = []
+    last: int | None = None  # of the strings
+    for piece in pieces:
+        if isinstance(piece, str):
+            if last is not None:
+                before, after = result[last].rstrip(), piece.lstrip()
+                old = result[last][len(before) :] + piece[: len(piece) - len(after)]
+                new = space(before, old, after)
+                if new != old:
+                    closes = isinstance(result[-1], Code) and result[-1].raw.startswith("</")
+                    result[last] = before + ("" if closes else new)
+                    piece = (new if closes else "") + after
+            last = len(result)
+        result.append(piece)
+    return result
 
 
 def _pieces(text: Text) -> Text:

@@ -9,7 +9,7 @@ _WIDE_STOP = re.compile(r"(?<=[。！？])(?=[^\s。！？…”’」』）】]
 # Clause punctuation that may end a part of a sentence that is too long.
 _CLAUSE_END = re.compile(r"(?<=[,;:)—])(?=\s)|(?<=[，；：、。！？،؛।])")
 _WORD_START = re.compile(r"(?<=\s)(?=\S)")
-_WITHOUT_SPACES = {"zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}  # between two sentences
+_WITHOUT_SPACES = {"zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}  # between words and sentences
 
 
 def split_sentences(text: str, language: str) -> list[str]:
@@ -46,10 +46,10 @@ def cut_long(text: str, limit: int, count: Callable[[list[str]], list[int]]) -> 
 
 
 def space_between(before: str, space: str, after: str, source_language: str, target_language: str) -> str:
-    """Returns the white space between two translated sentences, of which `space` stood between the sources.
+    """Returns the white space between two translated sentences or parts, of which `space` stood between the sources.
 
-    A space beside Chinese or Japanese characters goes where the target language has none between sentences; where
-    the source language has none and the target has, one comes in. Everything else stays.
+    A space beside Chinese or Japanese characters goes where the target language has none there; where the source
+    language has none and the target has, one comes in, but beside a bracket or before a mark. Everything else stays.
     """
     if not before or not after:
         return space
@@ -59,7 +59,7 @@ def space_between(before: str, space: str, after: str, source_language: str, tar
     if to_spaceless and wide and set(space) == {" "}:
         return ""
     if from_spaceless and not to_spaceless and not wide and not space:
-        return " "
+        return "" if before[-1] in "([" or after[0] in ",.;:!?)]" else " "
     return space
 
 

@@ -45,9 +45,12 @@ class TextTranslator:
 
     def _translated(self, cores: list[Text]) -> list[Text]:
         if self.protect:
-            return translate_protected(cores, self.translate)
+            return translate_protected(cores, self.translate, self._space)
         found = self.translate([plain(core) for core in cores]) if cores else []
         return [[text.strip()] for text in found]
+
+    def _space(self, before: str, space: str, after: str) -> str:
+        return space_between(before, space, after, self.source_language, self.target_language)
 
     def _parts(self, text: Text) -> Iterator[Text]:
         """Yields the sentences of a text, each with the white space behind it; joined, they are the text."""
@@ -85,7 +88,7 @@ class TextTranslator:
         joined: Text = []
         for sentence, core, after in zip(sentences, cores, [*cores[1:], []], strict=False):  # both may be empty
             space = plain(sentence.tail)
-            new = space_between(plain(core), space, plain(after), self.source_language, self.target_language)
+            new = self._space(plain(core), space, plain(after))
             tail = sentence.tail if new == space else [part for part in sentence.tail if isinstance(part, Code)] + [new]
             joined += [*sentence.head, *core, *tail]
         return merged(joined)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.documents.protection import Code, Text, plain, translate_protected
+from mt.documents.protection import Code, Text, Translate, plain
+from mt.documents.protection import translate_protected as translate_with_spaces
 from mt.documents.texts import TextTranslator
 
 PLACEHOLDERS = [
@@ -16,6 +17,10 @@ PLACEHOLDERS = [
     "%1$s", "%5.2f", "%ld", "%@", "%%", "%1", "&amp;", "&#8230;", "&#x20AC;", "12:30", "2026-11-30", "192.168.0.1",
     "1.2.3",
 ]  # fmt: skip
+
+
+def translate_protected(texts: list[Text], translate: Translate) -> list[Text]:
+    return translate_with_spaces(texts, translate, lambda before, space, after: space)
 
 
 def upper(texts: list[str]) -> list[str]:
@@ -72,6 +77,28 @@ def test_a_made_up_variable_is_refused_and_told() -> None:
 
 def test_a_number_may_come_in() -> None:
     assert translate_protected([["at half past ten"]], lambda texts: ["um 10:30"]) == [["um 10:30"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text", "expected"),
+    [
+        (
+            "en",
+            "zh",
+            ["tea ", Code("<b>"), "cup", Code("</b>"), " {a} !"],
+            ["茶", Code("<b>"), "茶", Code("</b>"), "{a} !"],
+        ),
+        (
+            "zh",
+            "en",
+            ["茶", Code("<b>"), "杯", Code("</b>"), "和{a}."],
+            ["x ", Code("<b>"), "x", Code("</b>"), " x {a}."],
+        ),
+    ],
+)
+def test_pieces_are_joined_as_the_target_language_does(source: str, target: str, text: Text, expected: Text) -> None:
+    translator = TextTranslator(source, target, lambda texts: ["茶" if target == "zh" else "x" for _ in texts])
+    assert translator([text]) == [expected]
 
 
 WORDS = st.sampled_from(
