@@ -72,8 +72,9 @@ def has_words(text: str) -> bool:
 def translate_protected(texts: list[Text], translate: Translate, space: Space) -> list[Text]:
     """Returns the translations of texts, in which each code and placeholder of the source stands as often as there.
 
-    Texts have no white space at their ends. `space` returns what stands between two pieces that are put together. Most are translated once; those that lose a placeholder a second time, in
-    pieces. A piece stays as it is where its translation makes up a placeholder, which a warning tells.
+    Texts have no white space at their ends. Most are translated once; those that lose a placeholder a second time, in
+    pieces, between which `space` tells what stands. A piece stays as it is where its translation makes up a
+    placeholder, which a warning tells.
     """
     shown = [_show(text) for text in texts]
     results = [
