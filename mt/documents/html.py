@@ -25,6 +25,7 @@ _OPAQUE = {"pre", "script", "style", "textarea", "template", "object", "iframe"}
 _VOID = set("area base br col embed hr img input link meta param source track wbr".split())
 _READ_ATTRIBUTES = {"alt", "title", "placeholder", "aria-label"}
 _READ_META = {"description", "keywords", "og:title", "og:description", "twitter:title", "twitter:description"}
+_MOST_UNCLOSED = 1000
 _BUTTONS = {"submit", "button", "reset"}
 
 
@@ -35,6 +36,9 @@ def translate_html(data: bytes, name: str, texts: TextTranslator) -> bytes:
     """
     declared = _META_CHARSET.search(data[:2048])
     page, encoding, mark = decode(data, name, declared[1].decode() if declared else "utf-8")
+    for opening, closing in (("<", ">"), ("<!--", "-->")):  # html.parser would take quadratic time
+        if page.count(opening, page.rfind(closing) + 1) > _MOST_UNCLOSED:
+            raise ValueError(f"{name}: has more than {_MOST_UNCLOSED} {opening} that nothing closes: is no web page")
     for places in (_attributes, _texts):
         found = list(places(page))
         sources = [source for _, _, source in found]
