@@ -28,7 +28,7 @@ def test_exactly_the_read_text_changes() -> None:
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        ("<p>a < b & c &lt;d&gt; &copy; &nosuch;</p>", "<p>A &lt; B &amp; C &lt;d&gt; © &amp;NOSUCH;</p>"),
+        ("<p>a < b & c &lt;d&gt; &copy; &nosuch;</p>", "<p>A &lt; B &amp; C &lt;d&gt; © &amp;nosuch;</p>"),
         ("<p>one<br>two</p>", "<p>ONE<br>TWO</p>"),
         ("<p>go <code>X<b>y</b></code> on</p>", "<p>GO <code>X<b>y</b></code> ON</p>"),
         ("<p translate=no>one <b>two</b></p><p>three</p>", "<p translate=no>one <b>two</b></p><p>THREE</p>"),
