@@ -156,7 +156,7 @@ def _cells(records: Iterator[tuple[int, str, list[str]]], name: str, fields: Fie
 def _check_names(names: list[str], fields: Fields, place: str) -> str:
     """Returns the name of the source field. Raises ValueError where it is not there, or the target is."""
     if fields.source not in names:
-        there = ", ".join(names[:_NAMES_SHOWN]) or "none"
+        there = " ".join(", ".join(names[:_NAMES_SHOWN]).split()) or "none"
         raise ValueError(f"{place}: no field {fields.source!r}; there are {there[:_NAMES_CHARACTERS]}: set --field")
     if fields.target in names:
         raise ValueError(f"{place}: there is a field {fields.target!r} already: set --new-field")

@@ -61,12 +61,14 @@ def _read(content: bytes, name: str) -> tuple[list[_Unit], list[Event], str]:
             translate = event.attributes.get("translate", "yes" if translate else "no") != "no"
             if event.tag in ("xliff", "file") and len(path) < 2:
                 heads.append(event)
-            if event.tag == ("segment" if version.startswith("2") else "trans-unit"):
+            if event.tag in ("segment", "trans-unit"):
                 units.append(_Unit(event, translate))
             if parent in ("segment", "trans-unit") and event.tag in ("source", "seg-source", "target"):
                 unit = units[-1]
                 child = {"source": unit.source, "seg-source": unit.segmented, "target": unit.target}[event.tag]
                 child_depth = len(path)
+                if child:
+                    raise ValueError(f"{name}, line {line_of(content, event.start)}: a second {event.tag} in one unit")
             path.append((event.tag, translate))
         if child is not None:
             child.append(event)
