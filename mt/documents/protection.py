@@ -143,9 +143,8 @@ def _numbers(text: str) -> set[str]:
 def _restored(text: Text, shown: str, translation: str) -> Text | None:
     """Returns the translation with the codes of the source in it, or None where it is not to be used."""
     codes = [part for part in text if isinstance(part, Code)]
-    if _CODE.findall(translation) != [f"<{number}>" for number in range(1, len(codes) + 1)] and (
-        codes or _CODE.findall(translation) != _CODE.findall(shown)
-    ):
+    expected = [f"<{number}>" for number in range(1, len(codes) + 1)] if codes else _CODE.findall(shown)
+    if _CODE.findall(translation) != expected:
         return None
     if _exact(translation) != _exact(shown):
         return None
