@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from mt.documents.content import Edit, decode, edited, encode, line_of
-from mt.documents.protection import Code, Text
+from mt.documents.protection import Code, Text, merged
 from mt.documents.sentences import is_wide
 from mt.documents.texts import TextTranslator
 
@@ -12,7 +12,8 @@ _TIME = r"(?:\d{1,6}:)?\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t][^\r\n]*)?")
 _LINE = re.compile(r"([^\n]*?)\r?(?:\n|\Z)")
 _TAG = re.compile(r"(</?[A-Za-z0-9.:][^<>\n]{0,500}>|\{\\[^{}\n]{1,200}\})")  # <i>, <v Ann>, <00:01.000>, {\an8}
-_SPEAKER = re.compile(r"\s*(?:[-–—‐]|>>)")  # each line is said by somebody else
+_SPEAKER = re.compile(r"\s*(?:[-–—‐]|>>)\s*")  # each line is said by somebody else
+_LINE_BREAK = re.compile(r"[ \t]?\r?\n[ \t]*")
 _NO_LINE_START = set("，。！？、；：）」』】》”’…,.!?;:)]}%")  # what may not begin a line
 
 
@@ -67,10 +68,15 @@ def _spoken(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _codes(cue: str) -> Text:
     """Returns the text of a cue in one line, with its tags as codes."""
-    parts = _TAG.split(cue)
-    return [
-        Code(part) if index % 2 else re.sub(r"[ \t]*\r?\n[ \t]*", " ", part) for index, part in enumerate(parts) if part
-    ]
+    text: Text = []
+    for index, part in enumerate(_TAG.split(cue)):
+        if index % 2:
+            text.append(Code(part))
+            continue
+        dash = _SPEAKER.match(part) if not any(isinstance(piece, str) for piece in text) else None
+        start = dash.end() if dash else 0
+        text += [Code(part[:start])] * (start > 0) + [_LINE_BREAK.sub(" ", part[start:])] * (start < len(part))
+    return merged(text)
 
 
 def _wrapped(text: Text, count: int) -> list[str]:

@@ -50,7 +50,7 @@ def test_speakers_are_translated_apart(dash: str) -> None:
     asked = []
     data = f"1\n00:00:01,000 --> 00:00:02,000\n{dash}who is\n{dash}me\n".encode()
     translated("srt", data, lambda sentences: asked.extend(sentences) or sentences)
-    assert len(asked) == 2
+    assert asked == ["who is", "me"]
 
 
 def test_a_cue_without_text_and_blank_lines_with_spaces_stay() -> None:
