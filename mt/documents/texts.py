@@ -47,7 +47,7 @@ class TextTranslator:
         if self.protect:
             return translate_protected(cores, self.translate, self._space)
         found = self.translate([plain(core) for core in cores]) if cores else []
-        return [[text.strip()] for text in found]
+        return [[text] for text in found]
 
     def _space(self, before: str, space: str, after: str) -> str:
         return space_between(before, space, after, self.source_language, self.target_language)

@@ -74,14 +74,14 @@ def sentence_translator(
         flat = [part for of_sentence in parts for part in of_sentence]
         results = iter(translator.translate_n_best(flat, 1, names=[_name(part) for part in flat]))
         _warn(limit, [(s, length) for s, length in zip(sentences, lengths, strict=True) if length > limit])
-        return [_joined([(part, next(results)[0].text) for part in of_sentence]) for of_sentence in parts]
+        return [joined(of_sentence, [next(results)[0].text for _ in of_sentence]) for of_sentence in parts]
 
-    def _joined(parts: list[tuple[str, str]]) -> str:
-        joined = ""
-        for (part, text), (_, after) in zip(parts, [*parts[1:], ("", "")], strict=True):
-            space = part[len(part.rstrip()) :] if after else ""
-            joined += text + space_between(text, space, after, source_language, target_language)
-        return joined
+    def joined(sources: list[str], texts: list[str]) -> str:
+        result = texts[0]
+        for before, after, text in zip(sources, sources[1:], texts[1:], strict=False):  # one pair less than parts
+            space = before[len(before.rstrip()) :] + after[: len(after) - len(after.lstrip())]
+            result += space_between(result, space, text, source_language, target_language) + text
+        return result
 
     return translate
 
