@@ -60,7 +60,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mt needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,plot]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot]'
 	touch $@
 
 .PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes coverage bench-train gpu-check lint format clean

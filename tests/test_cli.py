@@ -123,6 +123,13 @@ def test_the_console_script_is_main() -> None:
         (["train", "--config"], "'--config' requires an argument"),
         (["--verbose"], "No such option: --verbose"),
         (["translate", "RUN", "hi", "--no-repeat-ngram-size", "-1"], "decode.no_repeat_ngram_size=-1: must be"),
+        (["translate", "RUN", "hi", "--format", "po"], "--format=po: is of a file: give --input or standard input"),
+        (["translate", "RUN", "hi", "--format", "pdf"], "--format=pdf: must be one of text, jsonl, tsv"),
+        (["translate", "RUN", "--input", "a.po"], "a.po: No such file or directory"),
+        (["translate", "RUN", "--format", "po"], "standard input: the file is empty"),
+        (["translate", "RUN", "hi", "--field", "en"], "--field and --new-field are of jsonl, tsv and csv"),
+        (["translate", "RUN", "hi", "--protect", "--scores"], "no meaning with --split-sentences and --protect"),
+        (["translate", "RUN", "--format", "srt", "--json"], "no meaning with format srt"),
         (["evaluate", "RUN", "--source", "a.en"], "give both --source and --reference"),
         (["evaluate", "RUN", "--source", "a.en", "--reference", "b.en"], "evaluate.source=a.en: No such file"),
     ],
@@ -177,6 +184,38 @@ def test_input_and_output_files(run_mt, run_dir: Path, tmp_path: Path) -> None:
     assert code == 2 and "in.txt, line 2: byte 1 (0xff) is not valid UTF-8" in err
     assert output.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.txt", ".stdin"}
+
+
+def test_a_document_keeps_its_format(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    source.write_text('{"en": "the dog", "x": 1}\n{"en": ""}\n')
+    code, out, _ = run_mt("translate", run_dir, "--input", source, "--output", output, "--new-field", "new")
+    assert (code, out) == (0, b"")
+    first, second = map(json.loads, output.read_text().splitlines())
+    assert first == {"en": "the dog", "x": 1, "new": mt.load(run_dir).translate(["the dog"])[0].strip()}
+    assert second == {"en": "", "new": ""}
+    code, out, _ = run_mt("translate", run_dir, "--format", "jsonl", "--new-field", "new", stdin=source.read_bytes())
+    assert (code, out) == (0, output.read_bytes())
+
+
+def test_a_broken_document_leaves_the_old_output(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text("<tmx><body>")
+    (tmp_path / "b.tmx").write_text("old")
+    code, out, err = run_mt("translate", run_dir, "--input", "a.tmx", "--output", "b.tmx")
+    assert (code, out) == (2, b"") and err == "error: a.tmx, line 1: is not XML (no element found)\n"
+    assert (tmp_path / "b.tmx").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.tmx", "b.tmx", ".stdin"}
+
+
+def test_split_sentences_gives_one_line_for_each(run_mt, run_dir: Path) -> None:
+    lines = ["the dog", "", " \u3000", "The ox sees me. The cat sees us.", "the old man"]
+    code, out, _ = run_mt("translate", run_dir, "--split-sentences", stdin="\n".join(lines).encode())
+    found = out.decode().split("\n")
+    expected = mt.load(run_dir).translate(["the dog", "The ox sees me.", "The cat sees us.", "the old man"])
+    assert code == 0 and found == [expected[0], "", " \u3000", f"{expected[1]} {expected[2]}", expected[3], ""]
+    assert run_mt("translate", run_dir, *lines, "--split-sentences")[1] == out
+    kept = run_mt("translate", run_dir, "the {ox} sees", "--protect")[1].decode()
+    assert kept.count("{ox}") == 1
 
 
 def test_scores_and_n_best(run_mt, run_dir: Path) -> None:

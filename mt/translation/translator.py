@@ -95,20 +95,21 @@ class Translator:
         progress: Callable[[int], None] | None = None,
         first_line: int = 1,
         guidance: Sequence[Guidance] | None = None,
+        names: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Returns for each text, in order, its 1 to n_best best translations, which all differ in their text.
 
         A text without visible characters has "" as its only translation. `progress` is called with the number of texts
         done so far, after each batch. guidance: for each text. Warns of sources that were cut and of unfinished
-        translations; line numbers there begin at first_line. Raises ValueError where n_best is more than
-        decode.beam_size, or a phrase cannot be written with the target's pieces.
+        translations, by the texts' own names or else by line numbers from first_line on. Raises ValueError where n_best
+        is more than decode.beam_size, or a phrase cannot be written with the target's pieces.
         """
         held_to = guidance or [Guidance()] * len(texts)
 
         def search(sources: list[list[int]], of: list[int]) -> list[list[Hypothesis]]:
             return self._search(sources, n_best, [held_to[index] for index in of])
 
-        found = self._translate(texts, search, progress, first_line)
+        found = self._translate(texts, search, progress, names or _lines(texts, first_line))
         return [_without_equal_texts(translations) for translations in found]
 
     def sample(
@@ -132,7 +133,7 @@ class Translator:
             limits = self._limits(sources)
             return sample(self.model, memory, layout, limits, count, sampling, seeds, penalty, rules)
 
-        return self._translate(texts, draw, progress, first_line)
+        return self._translate(texts, draw, progress, _lines(texts, first_line))
 
     def translate_by_consensus(
         self,
@@ -190,7 +191,7 @@ class Translator:
         texts: list[str],
         search: Callable[[list[list[int]], list[int]], list[list[Hypothesis]]],
         progress: Callable[[int], None] | None,
-        first_line: int,
+        names: Sequence[str],
     ) -> list[list[Translation]]:
         """Returns what `search` finds for each text; it gets the source ids of a batch and the indices of its texts."""
         sources = self._sources(texts)
@@ -215,8 +216,12 @@ class Translator:
         finally:
             for model in training:
                 model.train()
-        self._warn(sources, results, first_line)
+        self._warn(sources, results, names)
         return results
+
+    def count_tokens(self, texts: list[str]) -> list[int]:
+        """Returns the number of source tokens of each text, </s> not counted."""
+        return [len(ids) for ids in self.tokenizers.source.encode(texts)] if texts else []
 
     def _sources(self, texts: list[str]) -> list[list[int]]:
         """Returns the ids of each text, none for a text without visible characters."""
@@ -320,17 +325,16 @@ class Translator:
             scored.append(replace(hypothesis, score=score))
         return sorted(scored, key=lambda h: (not h.finished, -h.score))
 
-    def _warn(self, sources: list[list[int]], results: list[list[Translation]], first_line: int) -> None:
+    def _warn(self, sources: list[list[int]], results: list[list[Translation]], names: Sequence[str]) -> None:
         limit = self.decode.max_source_tokens
-        cut = [f"line {line} ({len(ids)} tokens)" for line, ids in enumerate(sources, first_line) if len(ids) > limit]
+        named = zip(names, sources, strict=True)
+        cut = [f"{name} ({len(ids)} tokens)" for name, ids in named if len(ids) > limit]
         if cut:
             warnings.warn(
                 f"cut to decode.max_source_tokens={limit} tokens, the rest is not translated: {_list(cut)}",
                 stacklevel=4,
             )
-        unfinished = [
-            f"line {line}" for line, translations in enumerate(results, first_line) if translations[0].unfinished
-        ]
+        unfinished = [name for name, found in zip(names, results, strict=True) if found[0].unfinished]
         if unfinished:
             warnings.warn(
                 f"{len(unfinished)} of {len(results)} translations reached their longest length (decode."
@@ -384,6 +388,10 @@ def _without_equal_texts(translations: list[Translation]) -> list[Translation]:
     for translation in translations:
         by_text.setdefault(translation.text, translation)
     return list(by_text.values())
+
+
+def _lines(texts: list[str], first_line: int) -> list[str]:
+    return [f"line {line}" for line in range(first_line, first_line + len(texts))]
 
 
 def _list(lines: list[str]) -> str:

@@ -1,0 +1,43 @@
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.documents.samples import MD, same, translated, upper
+
+
+def tags(text: str) -> list[tuple[str, str, object]]:
+    """Returns the structure of a document without its texts."""
+    found = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        found.append((token.type, token.tag, token.attrs))
+        found += [(child.type, child.tag, child.attrs) for child in token.children or [] if "break" not in child.type]
+    return [entry for entry in found if entry[0] != "text"]
+
+
+def test_the_structure_stays() -> None:
+    result = translated("md", MD, upper).decode()
+    assert tags(result) == tags(MD.decode())
+    assert result.startswith("---\ntitle: A Title\n---\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one *two* `Code`\n", "ONE *TWO* `Code`\n"),
+        ("see [the page](a/B.md) and ![a cup](C.png)\n", "SEE [THE PAGE](a/B.md) AND ![A CUP](C.png)\n"),
+        ("see [the page][Ref]\n\n[Ref]: x\n", "SEE [THE PAGE][Ref]\n\n[Ref]: x\n"),
+        ("- [ ] do it\n", "- [ ] DO IT\n"),
+        ("head\n====\n\ntext", "HEAD\n====\n\nTEXT"),
+        ("> a\n> b\n>\n> c\n", "> A B\n>\n> C\n"),
+        ("1. a\n\n   b\n", "1. A\n\n   B\n"),
+        ("    Code\n\ntext\n", "    Code\n\nTEXT\n"),
+        ("a_b_c <https://x.Y>\n", "A_B_C <https://x.Y>\n"),
+    ],
+)
+def test_cases(text: str, expected: str) -> None:
+    assert translated("md", text.encode(), upper).decode() == expected
+    assert translated("md", text.encode(), same).decode() == text
+
+
+def test_a_translation_begins_no_list_and_no_cell() -> None:
+    assert translated("md", b"one\n", lambda s: ["1. eins" for _ in s]) == b"\\1. eins\n"
+    assert translated("md", b"| a |\n|---|\n| b |\n", lambda s: ["x|y" for _ in s]).count(b"x\\|y") == 2
