@@ -175,7 +175,7 @@ class _Scorer:
         self.tokenizer = tokenizer or bleu_tokenizer(language)
         make_bleu(self.tokenizer)
         check_seed()
-        self.comet = None if comet is None else (find_comet(comet), comet)
+        self.comet = None if comet is None else find_comet(comet)
 
     def check(self, texts: Texts) -> None:
         """Raises ValueError where COMET is asked for and cannot read this test set."""
@@ -187,7 +187,8 @@ class _Scorer:
     def scores(self, translations: list[str], texts: Texts) -> dict[str, Score]:
         scores = score_with_intervals(translations, texts.references, self.language, self.given)
         if self.comet:
-            scores["comet"] = score_comet(*self.comet, texts.sources, translations, texts.references[0], self.device)
+            sides = texts.sources, translations, texts.references[0]
+            scores["comet"] = score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))
         return scores
 
 
