@@ -62,6 +62,8 @@ def read_log(file: Path) -> dict[str, Points]:
                 f"{file}, line {number}: is no event of a run's log, and left out of the curves", stacklevel=2
             )
             continue
+        if not isinstance(step, int):
+            continue
         for name in wanted.get(event, ()):
             curve = curves[f"{event}.{name}"]
             while curve and curve[-1][0] >= step:
@@ -115,7 +117,7 @@ def chart(title: str, note: str, curves: dict[str, Points]) -> Chart:
         drawn = points[:-1:every] + points[-1:]
         places = [(across(x), down(y), f"update {x:,}: {y:.4g}") for x, y in drawn]
         lines.append(Line(name, " ".join(f"{x},{y}" for x, y, _ in places), places))
-    x_ticks = [Tick(across(value), f"{value:,.0f}") for value in x_values if value <= x_high]
+    x_ticks = [Tick(across(value), f"{value:,.0f}") for value in x_values if 0 <= value <= x_high]
     y_ticks = [Tick(down(value), f"{value:g}") for value in y_values]
     return Chart(title, note, lines, x_ticks, y_ticks)
 

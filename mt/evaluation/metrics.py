@@ -11,6 +11,7 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
 
 RESAMPLES = 1000  # of the bootstrap; sacreBLEU's default
 LOWER_IS_BETTER = ("ter",)
@@ -84,7 +85,14 @@ def score_with_intervals(
     check_seed()
     check_text(hypotheses, references)
     metrics = make_metrics(references, target_language, tokenizer)
-    return {key: score_metric(metric, hypotheses, RESAMPLES) for key, metric in metrics.items()}
+    # of one system; corpus_score(n_bootstrap=...) of sacreBLEU 2.6 breaks off where a resample scores exactly 0
+    signatures, results = PairedTest([("system", hypotheses)], metrics, None, test_type="bs", n_samples=RESAMPLES)()
+    scores = {}
+    for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
+        (result,) = results[name]
+        interval = Interval(float(result.mean), float(result.ci))
+        scores[key] = Score(name, float(result.score), str(signature), interval)
+    return scores
 
 
 def sentence_chrf(hypotheses: list[str], references: list[list[str]]) -> tuple[list[float], str]:
@@ -145,11 +153,10 @@ def make_metrics(
     return {key: makers[key]() for key in keys}
 
 
-def score_metric(metric: Metric, hypotheses: list[str], resamples: int = 1) -> Score:
-    """Returns the score against the references that the metric holds, with an interval from 2 resamples on."""
-    result = metric.corpus_score(hypotheses, None, n_bootstrap=resamples)
-    interval = Interval(result._mean, result._ci) if resamples > 1 else None  # sacreBLEU gives them no public name
-    return Score(result.name, result.score, str(metric.get_signature()), interval)
+def score_metric(metric: Metric, hypotheses: list[str]) -> Score:
+    """Returns the score against the references that the metric holds, without an interval."""
+    result = metric.corpus_score(hypotheses, None)
+    return Score(result.name, result.score, str(metric.get_signature()))
 
 
 def _has_cjk(text: str) -> bool:

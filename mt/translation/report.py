@@ -30,10 +30,10 @@ def detail(result: Evaluation, run_dir: Path | None) -> Details:
         missing.append("scores by source length are left out: they need --source FILE")
     else:
         lengths = by_length(texts.sources, result.translations, texts.references, result.tokenizer)
-    if run_dir is None:
-        missing.append("words by training frequency are left out: they need a run, whose training text it is")
+    data = None if run_dir is None else load_config(run_dir).data
+    if data is None or not data.train:
+        missing.append("words by training frequency are left out: they need a run with its training text, data.train")
     else:
-        data = load_config(run_dir).data
         training = (target for _, target in read_corpora(data.train, data, "train"))
         try:
             frequencies = by_frequency(result.translations, texts.references[0], training, result.tokenizer)

@@ -1,5 +1,3 @@
-from collections import Counter
-
 import pytest
 import sacrebleu
 
@@ -10,23 +8,16 @@ REFERENCES = ["eins zwei drei", "nichts", "a b c d e f", "ich mag Tee", "x y z a
 HYPOTHESES = ["eins zwei vier", "nichts", "a b c d f e", "ich mag Kaffee sehr", "x z a b c d", " ".join("v" * 60)]
 
 
-@pytest.mark.parametrize(("text", "words"), [("", 0), (" a  b\tc ", 3), ("我爱中国", 4), ("我爱 tea、coffee 吗", 5)])
+@pytest.mark.parametrize(("text", "words"), [("", 0), (" a  b\tc ", 3), ("我爱中国", 4), ("我爱 tea、coffee 吗", 4)])
 def test_words_are_counted_without_knowing_the_language(text: str, words: int) -> None:
     assert count_words(text) == words
 
 
 def test_each_length_is_scored_as_a_corpus() -> None:
     buckets = by_length(SOURCES, HYPOTHESES, [REFERENCES], "13a")
-    assert [(one.words, one.sentences) for one in buckets] == [("0", 1), ("1-5", 1), ("6-10", 3), ("61+", 1)]
-    chosen = [2, 4]
-    buckets = by_length(
-        [SOURCES[i] for i in chosen],
-        *([side[i] for i in chosen] for side in (HYPOTHESES,)),
-        [[REFERENCES[i] for i in chosen]],
-        "13a",
-    )
-    (one,) = buckets
-    hypotheses, references = [HYPOTHESES[i] for i in chosen], [REFERENCES[i] for i in chosen]
+    assert [(one.words, one.sentences) for one in buckets] == [("0", 1), ("1-5", 2), ("6-10", 2), ("61+", 1)]
+    one = buckets[2]
+    hypotheses, references = [HYPOTHESES[2], HYPOTHESES[4]], [REFERENCES[2], REFERENCES[4]]
     assert one.scores["bleu"].value == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
     assert one.scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references]).score)
     assert "tok:13a" in one.scores["bleu"].signature and "nc:6" in one.scores["chrf"].signature
@@ -54,6 +45,6 @@ def test_words_fall_into_buckets_by_their_frequency_in_training() -> None:
 
 def test_chinese_words_are_the_tokenizers() -> None:
     found = by_frequency(["我爱茶"], ["我爱绿茶"], ["我", "我爱"], "zh")
-    counts = Counter({one.occurrences: one.in_references for one in found})
+    counts = {one.occurrences: one.in_references for one in found}
     assert counts == {"0": 2, "1": 1, "2-4": 1, "5-9": 0, "10-99": 0, "100+": 0}
     assert sum(one.right for one in found) == 3
