@@ -309,35 +309,34 @@ def test_evaluate_a_run_with_details_and_report(run_mt, run_dir: Path, tmp_path:
     assert "training, last at update 5: 2.5" in page and "beam_size 3" in page and "step_00000001" in page
 
 
-def test_compare_two_files_as_a_table_and_as_json(run_mt, tmp_path: Path) -> None:
+def test_compare_two_files_as_json_with_a_report(run_mt, tmp_path: Path) -> None:
     for name, text in {"a": "the dog\nox\n", "b": "the dog\nbig ox\n", "r": "the dog\na big ox\n"}.items():
         (tmp_path / name).write_text(text)
-    arguments = ("compare", "a", "b", "--reference", "r", "--report", "report.html")
-    code, out, err = run_mt(*arguments)
-    lines = out.decode().splitlines()
-    assert (code, err) == (0, "") and lines[0] == "# r: 2 sentences"
-    rows = [dict(zip(lines[1].split("\t"), line.split("\t"), strict=True)) for line in lines[2:10]]
-    assert [row["system"] for row in rows] == ["a", "b"] * 4
-    assert [row["metric"] for row in rows[::2]] == ["BLEU", "chrF2", "chrF2++", "TER"]
-    assert [line.split("|")[0] for line in lines[10:]] == ["# BLEU", "# chrF2", "# chrF2++", "# TER"]
-    code, out, _ = run_mt(*arguments, "--json")
+    code, out, err = run_mt("compare", "a", "b", "--reference", "r", "--json", "--report", "report.html")
     found = json.loads(out)["test_sets"]["r"]
-    assert found["sentences"] == 2
-    for row, one in zip(rows, found["comparisons"], strict=True):
-        assert (row["system"], row["metric"], row["score"]) == (one["system"], one["metric"], f"{one['value']:.2f}")
-        assert "bs:1000|ar:10000|seed:12345" in one["signature"]
-        assert row["p_bootstrap"] == ("" if one["p_bootstrap"] is None else f"{one['p_bootstrap']:.4f}")
+    assert (code, err, found["sentences"]) == (0, "", 2)
+    rows = found["comparisons"]
+    assert [(row["system"], row["metric"]) for row in rows] == [
+        (system, metric) for metric in ("BLEU", "chrF2", "chrF2++", "TER") for system in ("a", "b")
+    ]
+    assert all("bs:1000|ar:10000|seed:12345" in row["signature"] for row in rows)
+    assert rows[3]["difference"] == pytest.approx(rows[3]["value"] - rows[2]["value"]) and rows[3]["difference"] > 1
+    assert rows[2]["p_bootstrap"] is None and 0 < rows[3]["p_bootstrap"] <= 1
     assert "b better than a" in (tmp_path / "report.html").read_text()
 
 
-def test_compare_runs_that_were_evaluated(run_mt, run_dir: Path, tmp_path: Path) -> None:
+def test_compare_runs_that_were_evaluated_as_a_table(run_mt, run_dir: Path, tmp_path: Path) -> None:
     shutil.copytree(run_dir, tmp_path / "other", ignore=shutil.ignore_patterns("results"))
     for run, beam_size in ((run_dir, "3"), ("other", "1")):
         assert run_mt("evaluate", run, "--beam-size", beam_size)[0] == 0
     code, out, _ = run_mt("compare", run_dir, "other")
-    lines = out.decode().splitlines()
-    assert code == 0 and lines[0] == f"# main: {len(SENTENCES)} sentences"
-    assert [line.split("\t")[0] for line in lines[2:4]] == [str(run_dir), "other"]
+    title, header, *lines = out.decode().splitlines()
+    assert code == 0 and title == f"# main: {len(SENTENCES)} sentences"
+    rows = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines[:8]]
+    assert [row["system"] for row in rows] == [str(run_dir), "other"] * 4
+    assert [row["metric"] for row in rows[::2]] == ["BLEU", "chrF2", "chrF2++", "TER"]
+    assert rows[0]["difference"] == rows[0]["p_bootstrap"] == "" and 0 < float(rows[1]["p_randomisation"]) <= 1
+    assert [line.split("|")[0] for line in lines[8:]] == ["# BLEU", "# chrF2", "# chrF2++", "# TER"]
 
 
 def test_python_api_names_the_version() -> None:
