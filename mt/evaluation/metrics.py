@@ -14,7 +14,6 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 RESAMPLES = 1000  # of the bootstrap; sacreBLEU's default
-LOWER_IS_BETTER = ("ter",)
 CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han characters: written without spaces
 _SPACED_CJK = re.compile(f"{CJK} +(?={CJK})")
 _PIECE_MARKS = re.compile("\u2581|@@( |$)")  # of SentencePiece and of subword-nmt
@@ -140,7 +139,7 @@ def make_metrics(
     if tokenizer is None and chosen == "13a" and sum(map(_has_cjk, references[0])) * 2 > len(references[0]):
         warnings.warn(
             f"most references are Chinese or Japanese, but {target_language!r} is scored with tok:13a, which cuts no "
-            "words there: set data.target_language=zh or ja, or choose the tokenizer with --bleu-tokenizer",
+            "words there: set data.target_language=zh or ja (for a file --target-language), or choose --bleu-tokenizer",
             stacklevel=3,
         )
     by_character = chosen in ("zh", "ja-mecab") or _primary(target_language) in (*_CHINESE, *_JAPANESE)

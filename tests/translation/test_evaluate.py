@@ -21,6 +21,7 @@ from mt.config import (
     TrainConfig,
     TrainerConfig,
 )
+from mt.evaluation.metrics import Score
 from mt.training.run import train
 from mt.translation.evaluate import evaluate, evaluate_file
 from mt.translation.translator import Translator
@@ -206,6 +207,26 @@ def test_a_file_scores_as_the_run_that_wrote_it(run_dir: Path, tmp_path: Path) -
     (tmp_path / "empty").write_text("")
     with pytest.raises(ValueError, match="empty: the file is empty"):
         evaluate_file(tmp_path / "empty", [tmp_path / "empty"])
+
+
+def test_comet_is_one_more_score_where_it_can_be(
+    run_dir: Path, tmp_path: Path, translated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score(comet: str, sources: list[str], hypotheses: list[str], references: list[str], on_gpu: bool) -> Score:
+        assert (comet, len(sources), len(references)) == ("found m", len(hypotheses), len(hypotheses)) and not on_gpu
+        return Score("COMET", 0.5, "model:m")
+
+    monkeypatch.setattr("mt.translation.evaluate.find_comet", lambda model: f"found {model}")
+    monkeypatch.setattr("mt.translation.evaluate.score_comet", score)
+    results = evaluate(run_dir, output_dir=tmp_path, device="cpu", comet="m")
+    for result in results.values():
+        assert list(result.scores) == ["bleu", "chrf", "chrf++", "ter", "comet"]
+        assert json.loads(result.scores_file.read_bytes())["comet"] == {"value": 0.5, "signature": "model:m"}
+    file = tmp_path / "spring.hyp.txt"
+    with pytest.raises(ValueError, match="--comet: needs the source sentences: give --source"):
+        evaluate_file(file, [file], comet="m")
+    with pytest.raises(ValueError, match="--comet: reads one reference, not 2"):
+        evaluate_file(file, [file, file], file, comet="m")
 
 
 def test_progress_counts_over_all_corpora(run_dir: Path, tmp_path: Path) -> None:
