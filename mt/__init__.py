@@ -47,15 +47,15 @@ def train(overrides: list[str]) -> TrainResult:
 def evaluate(
     run_dir: Path | str,
     source: Path | str | None = None,
-    reference: Path | str | None = None,
+    reference: Path | str | list[Path] | None = None,
     device: str = "auto",
     checkpoint: str = "best",
     decode: DecodeConfig | None = None,
 ) -> dict[str, Evaluation]:
-    """Returns BLEU and chrF, with their signatures, by name: of two text files, or of each of the run's test corpora.
+    """Returns scores, with signatures and intervals, by name: of two text files, or of each of the run's test corpora.
 
-    The translations and the scores are also written below results/ in the run. Raises ValueError for files that do not
-    fit.
+    `scores` of each has bleu, chrf, chrf++ and ter. The translations and the scores are also written below results/ in
+    the run. Raises ValueError for files that do not fit.
     """
     from mt.translation.evaluate import evaluate as evaluate_run
 

@@ -116,7 +116,22 @@ def test_the_console_script_is_main() -> None:
         (["translate", "RUN", "hi", "--checkpoint", "worst"], "checkpoint=worst: not in"),
         (["translate", "RUN", "hi", "--device", "tpu"], "device=tpu: must be auto or one that this machine has"),
         (["trian"], "No such command 'trian'"),
-        (["evaluate"], "Missing argument 'RUN'; "),
+        (["translate"], "Missing argument 'RUN'; "),
+        (["evaluate"], "give RUN, a trained folder, or --hypotheses FILE"),
+        (["evaluate", "--hypotheses", "a.txt"], "--hypotheses needs --reference FILE"),
+        (["evaluate", "RUN", "--hypotheses", "a.txt"], "RUN has no meaning with --hypotheses"),
+        (["evaluate", "--hypotheses", "a.txt", "--beam-size", "2"], "--beam-size has no meaning with --hypotheses"),
+        (["evaluate", "RUN", "--target-language", "zh"], "--target-language has no meaning without --hypotheses"),
+        (["evaluate", "--hypotheses", "a.txt", "--reference", "b.txt"], "a.txt: No such file"),
+        (["evaluate", "RUN", "--report", "no/a.html"], "there is no folder"),
+        (["evaluate", "RUN", "--comet", "no-such-model"], "--comet"),
+        (["compare"], "Missing argument 'SYSTEM'; "),
+        (["compare", "a.txt"], "need --reference FILE"),
+        (["compare", "a.txt", "--reference", "b.txt"], "a.txt: is one system; give two or more"),
+        (["compare", "a.txt", "b.txt", "--reference", "c.txt"], "a.txt: No such file"),
+        (["compare", "RUN", "a.txt", "--reference", "b.txt"], "is a run, others are files"),
+        (["compare", "RUN", ".", "--reference", "b.txt"], "--reference is for files of translations"),
+        (["compare", "RUN", "."], ". is not a run folder"),
         (["evaluate", "RUN", "more"], "unexpected extra argument"),
         (["translate", "RUN", "--bea-size", "3"], "No such option: --bea-size"),
         (["translate", "RUN", "--beam-size", "x"], "Invalid value for '--beam-size'"),
@@ -260,7 +275,7 @@ def test_several_test_corpora_are_named_in_front(run_mt, run_dir: Path, tmp_path
     code, out, _ = run_mt("evaluate", copy, "--bleu-tokenizer", "char")
     lines = out.decode().splitlines()
     assert code == 0 and [line.split("|")[0] for line in lines] == [
-        f"{name}\t{score}" for name in ("main", "more") for score in ("BLEU", "chrF2")
+        f"{name}\t{score}" for name in ("main", "more") for score in ("BLEU", "chrF2", "chrF2++", "TER")
     ]
     assert "tok:char" in lines[0] and {p.name for p in (copy / "results").glob("m*.json")} == {"main.json", "more.json"}
 
@@ -268,12 +283,15 @@ def test_several_test_corpora_are_named_in_front(run_mt, run_dir: Path, tmp_path
 def test_evaluate_the_runs_own_test_corpora(run_mt, run_dir: Path) -> None:
     code, out, err = run_mt("evaluate", run_dir)
     assert code == 0
-    bleu, chrf = out.decode().splitlines()
-    assert bleu.startswith("BLEU|nrefs:1") and "tok:13a" in bleu and chrf.startswith("chrF2|")
+    bleu, *others = out.decode().splitlines()
+    assert bleu.startswith("BLEU|nrefs:1|bs:1000|seed:12345|") and "tok:13a" in bleu
+    assert [line.split("|")[0] for line in others] == ["chrF2", "chrF2++", "TER"]
     hypotheses = (run_dir / "results" / "main.hyp.txt").read_bytes().decode().split("\n")
     assert hypotheses == [*mt.load(run_dir).translate(SENTENCES), ""]
     record = json.loads((run_dir / "results" / "main.json").read_bytes())
-    assert bleu.endswith(f" = {record['bleu']['value']:.2f}") and record["bleu"]["signature"] in bleu
+    shown = record["bleu"]
+    interval = f"(μ = {shown['mean']:.2f} ± {shown['half_width']:.2f})"
+    assert bleu == f"BLEU|{shown['signature']} = {shown['value']:.2f} {interval}"
     assert (record["sentences"], record["decode"]["beam_size"], record["step"]) == (len(SENTENCES), 3, 1)
 
 
@@ -283,13 +301,81 @@ def test_evaluate_two_files(run_mt, run_dir: Path, tmp_path: Path) -> None:
     reference.write_text("the dog\nx\nthe cat\n")
     arguments = ("evaluate", run_dir, "--source", source, "--reference", reference, "--output-dir", tmp_path / "out")
     code, out, _ = run_mt(*arguments)
-    assert code == 0 and len(out.splitlines()) == 2
+    assert code == 0 and len(out.splitlines()) == 4
     assert (tmp_path / "out" / "a.en.hyp.txt").read_bytes().count(b"\n") == 3
     (result,) = mt.evaluate(run_dir, source, reference).values()
     assert str(result.bleu) == out.decode().splitlines()[0] and result.sentences == 3
     reference.write_text("the dog\n")
     code, out, err = run_mt(*arguments)
     assert (code, out) == (2, b"") and "a.en has 3" in err and "b.en has 1" in err
+
+
+def test_evaluate_a_file_with_two_references_details_and_report(run_mt, tmp_path: Path) -> None:
+    texts = {"hyp": "the dog\nbig ox\n", "a.en": "the dog\na big ox\n", "b.en": "a dog\nbig ox\n", "src": "x y\nz\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    arguments = ("evaluate", "--hypotheses", "hyp", "--reference", "a.en", "--reference", "b.en")
+    code, out, err = run_mt(*arguments)
+    lines = out.decode().splitlines()
+    assert code == 0 and len(lines) == 4 and all("|nrefs:2|bs:1000|" in line for line in lines)
+    assert lines[1].startswith("chrF2|") and " = 100.00 (" in lines[1]
+    code, out, err = run_mt(*arguments, "--source", "src", "--details", "--report", "report.html")
+    details = out.decode().splitlines()[4:]
+    assert details[:2] == ["# hyp: by length of the source", "source_words\tsentences\tBLEU\tchrF2"]
+    assert details[2].startswith("1-5\t2\t") and details[3].startswith("# BLEU|nrefs:2|case:mixed")
+    assert err.count("\n") == 2 and "words by training frequency are left out: they need a run with" in err
+    assert "<h1>Evaluation of hyp</h1>" in (tmp_path / "report.html").read_text()
+
+
+def test_evaluate_a_run_with_details_and_report(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("results"))
+    config = (copy / "config.yaml").read_text()
+    test, train = run_dir.parent / "test.tsv", tmp_path / "train.tsv"
+    assert "  train: {}\n" in config
+    (copy / "config.yaml").write_text(config.replace("  train: {}\n", f"  train: {{main: {{path: {train}}}}}\n"))
+    arguments = ("evaluate", copy, "--details", "--report", "report.html")
+    code, out, err = run_mt(*arguments)
+    assert code == 0 and "train.tsv: No such file or directory" in err and "(new)" in err
+    train.write_bytes(test.read_bytes())
+    (copy / "log.jsonl").write_text('{"event": "train", "step": 5, "loss": 2.5, "learning_rate": 0.1}\n')
+    code, out, err = run_mt(*arguments)
+    rows = [line.split("\t") for line in out.decode().splitlines()]
+    at = rows.index(["# main: words by their frequency in training"])
+    assert rows[at + 1][:4] == ["in_training", "in_references", "in_output", "right"]
+    assert rows[at + 2][:2] == ["0", "0"] and rows[at + 5][:2] == ["5-9", str(2 * len(SENTENCES))], "the, sees"
+    page = (tmp_path / "report.html").read_text()
+    assert "training, last at update 5: 2.5" in page and "beam_size 3" in page and "step_00000001" in page
+
+
+def test_compare_two_files_as_json_with_a_report(run_mt, tmp_path: Path) -> None:
+    for name, text in {"a": "the dog\nox\n", "b": "the dog\nbig ox\n", "r": "the dog\na big ox\n"}.items():
+        (tmp_path / name).write_text(text)
+    code, out, err = run_mt("compare", "a", "b", "--reference", "r", "--json", "--report", "report.html")
+    found = json.loads(out)["test_sets"]["r"]
+    assert (code, err, found["sentences"]) == (0, "", 2)
+    rows = found["comparisons"]
+    assert [(row["system"], row["metric"]) for row in rows] == [
+        (system, metric) for metric in ("BLEU", "chrF2", "chrF2++", "TER") for system in ("a", "b")
+    ]
+    assert all("bs:1000|ar:10000|seed:12345" in row["signature"] for row in rows)
+    assert rows[3]["difference"] == pytest.approx(rows[3]["value"] - rows[2]["value"]) and rows[3]["difference"] > 1
+    assert rows[2]["p_bootstrap"] is None and 0 < rows[3]["p_bootstrap"] <= 1
+    assert "b better than a" in (tmp_path / "report.html").read_text()
+
+
+def test_compare_runs_that_were_evaluated_as_a_table(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_dir, tmp_path / "other", ignore=shutil.ignore_patterns("results"))
+    for run, beam_size in ((run_dir, "3"), ("other", "1")):
+        assert run_mt("evaluate", run, "--beam-size", beam_size)[0] == 0
+    code, out, _ = run_mt("compare", run_dir, "other")
+    title, header, *lines = out.decode().splitlines()
+    assert code == 0 and title == f"# main: {len(SENTENCES)} sentences"
+    rows = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines[:8]]
+    assert [row["system"] for row in rows] == [str(run_dir), "other"] * 4
+    assert [row["metric"] for row in rows[::2]] == ["BLEU", "chrF2", "chrF2++", "TER"]
+    assert rows[0]["difference"] == rows[0]["p_bootstrap"] == "" and 0 < float(rows[1]["p_randomisation"]) <= 1
+    assert [line.split("|")[0] for line in lines[8:]] == ["# BLEU", "# chrF2", "# chrF2++", "# TER"]
 
 
 def test_python_api_names_the_version() -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from mt.commands.average import average
+from mt.commands.compare import compare
 from mt.commands.evaluate import evaluate
 from mt.commands.train import train
 from mt.commands.translate import translate
@@ -23,6 +24,7 @@ passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command(context_settings=passed_on, add_help_option=False)(train)
 app.command()(translate)
 app.command()(evaluate)
+app.command()(compare)
 app.command()(average)
 
 

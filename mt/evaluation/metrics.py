@@ -1,30 +1,62 @@
-"""Corpus BLEU and chrF through sacreBLEU, never a score without its signature.
+"""Corpus scores through sacreBLEU, never one without its signature: BLEU, chrF, chrF++ and TER.
 
-The BLEU tokenizer follows the target language: 13a cuts no words in Chinese, so that even identical text would score 0.
+The tokenizer follows the target language: 13a cuts no words in Chinese, so that even identical text would score 0.
 """
 
+import os
 import re
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
 
-_CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han characters: written without spaces
-_SPACED_CJK = re.compile(f"{_CJK} +(?={_CJK})")
+RESAMPLES = 1000  # of the bootstrap; sacreBLEU's default
+CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han characters: written without spaces
+_SPACED_CJK = re.compile(f"{CJK} +(?={CJK})")
 _PIECE_MARKS = re.compile("\u2581|@@( |$)")  # of SentencePiece and of subword-nmt
 _SPACED_STOP = re.compile(r" [.。]$")
+_CHINESE = ("zh", "zho", "chi", "cmn", "yue")
+_JAPANESE = ("ja", "jpn")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95% interval: the middle 95% of the scores of resampled test sets, written as their mean ± half its width."""
+
+    mean: float
+    half_width: float
 
 
 @dataclass(frozen=True)
 class Score:
-    """One corpus-level score, 0 to 100, with the sacreBLEU signature that says how it was computed."""
+    """One corpus-level score, the signature that says how it was computed, and its interval where one was asked for.
 
-    name: str  # BLEU, chrF2
+    BLEU and chrF go from 0 to 100; TER is edits for 100 reference words, lower being better, and may exceed 100.
+    """
+
+    name: str  # BLEU, chrF2, chrF2++, TER, COMET
     value: float
     signature: str
+    interval: Interval | None = None
+    decimals: int = 2
 
     def __str__(self) -> str:
-        return f"{self.name}|{self.signature} = {self.value:.2f}"
+        return f"{self.name}|{self.signature} = {self.number()}"
+
+    def number(self) -> str:
+        """Returns the value, and the interval in parentheses, in the form of sacreBLEU's command line."""
+        shown = f"{self.value:.{self.decimals}f}"
+        if self.interval is None:
+            return shown
+        return f"{shown} (μ = {self.interval.mean:.{self.decimals}f} ± {self.interval.half_width:.{self.decimals}f})"
+
+    def record(self) -> dict[str, Any]:
+        """Returns JSON values: value, signature, and mean and half_width of the interval."""
+        interval = {} if self.interval is None else vars(self.interval)
+        return {"value": self.value, "signature": self.signature, **interval}
 
 
 def score_corpus(
@@ -36,30 +68,103 @@ def score_corpus(
     `tokenizer` (a sacreBLEU name such as "flores200") overrides the one that follows from `target_language`.
     Raises ValueError if the two sides differ in length or are empty, or if the tokenizer is unknown or not installed.
     """
-    if len(hypotheses) != len(references):
-        raise ValueError(
-            f"{len(hypotheses)} hypotheses but {len(references)} references: scoring needs one reference a hypothesis"
-        )
-    if not hypotheses:
-        raise ValueError("0 hypotheses and 0 references: there is nothing to score")
-    _warn_if_tokenised(hypotheses, references)
-    bleu = tokenizer or bleu_tokenizer(target_language)
-    if (
-        tokenizer is None
-        and bleu == "13a"
-        and sum(bool(re.search(_CJK, line)) for line in references) * 2 > len(references)
-    ):
+    check_text(hypotheses, [references])
+    metrics = make_metrics([references], target_language, tokenizer, ("bleu", "chrf"))
+    return {key: score_metric(metric, hypotheses) for key, metric in metrics.items()}
+
+
+def score_with_intervals(
+    hypotheses: list[str], references: list[list[str]], target_language: str, tokenizer: str | None = None
+) -> dict[str, Score]:
+    """Returns Scores with intervals by "bleu", "chrf", "chrf++" and "ter", equal to `sacrebleu --confidence`.
+
+    `references` holds one list a reference translation, each as long as `hypotheses`. Raises ValueError as score_corpus
+    and check_seed.
+    """
+    check_seed()
+    check_text(hypotheses, references)
+    metrics = make_metrics(references, target_language, tokenizer)
+    # of one system; corpus_score(n_bootstrap=...) of sacreBLEU 2.6 breaks off where a resample scores exactly 0
+    signatures, results = PairedTest([("system", hypotheses)], metrics, None, test_type="bs", n_samples=RESAMPLES)()
+    scores = {}
+    for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
+        (result,) = results[name]
+        interval = Interval(float(result.mean), float(result.ci))
+        scores[key] = Score(name, float(result.score), str(signature), interval)
+    return scores
+
+
+def sentence_chrf(hypotheses: list[str], references: list[list[str]]) -> tuple[list[float], str]:
+    """Returns chrF of each sentence by itself, 0 to 100, and the signature. Lengths as score_with_intervals."""
+    metric = CHRF()
+    rows = zip(hypotheses, *references, strict=True)
+    return [metric.sentence_score(row[0], list(row[1:])).score for row in rows], str(metric.get_signature())
+
+
+def check_seed() -> int:
+    """Returns the seed of all resampling: sacreBLEU's 12345, or the variable SACREBLEU_SEED.
+
+    Raises ValueError where that is not a whole number from 1 on: with 0 or None, results could not be repeated.
+    """
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    if not (seed.isascii() and seed.isdigit() and int(seed) > 0):
+        raise ValueError(f"SACREBLEU_SEED={seed}: must be a whole number from 1 on, or be unset")
+    return int(seed)
+
+
+def check_text(hypotheses: list[str], references: list[list[str]]) -> None:
+    """Raises ValueError for sides that differ in length or are empty; warns of hypotheses that look tokenised."""
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise ValueError(
+                f"{len(hypotheses)} hypotheses but {len(lines)} references: scoring needs one reference a hypothesis"
+            )
+    if not hypotheses or not references:
+        raise ValueError(f"{len(hypotheses)} hypotheses and 0 references: there is nothing to score")
+    _warn_if_tokenised(hypotheses, references[0])
+
+
+def make_metrics(
+    references: list[list[str]],
+    target_language: str,
+    tokenizer: str | None = None,
+    keys: tuple[str, ...] = ("bleu", "chrf", "chrf++", "ter"),
+) -> dict[str, Metric]:
+    """Returns sacreBLEU's metrics by the keys of our results; they hold the references ready.
+
+    TER counts words between spaces, in Chinese and Japanese characters (norm:yes|asian:yes). Warns of Chinese or
+    Japanese references whose language is said to be another.
+    """
+    chosen = tokenizer or bleu_tokenizer(target_language)
+    if tokenizer is None and chosen == "13a" and sum(map(_has_cjk, references[0])) * 2 > len(references[0]):
         warnings.warn(
             f"most references are Chinese or Japanese, but {target_language!r} is scored with tok:13a, which cuts no "
-            "words there: set data.target_language=zh or ja, or choose the tokenizer with --bleu-tokenizer",
-            stacklevel=2,
+            "words there: set data.target_language=zh or ja (for a file --target-language), or choose --bleu-tokenizer",
+            stacklevel=3,
         )
-    metrics = {"bleu": make_bleu(bleu), "chrf": CHRF()}
-    scores = {}
-    for key, metric in metrics.items():
-        result = metric.corpus_score(hypotheses, [references])
-        scores[key] = Score(result.name, result.score, str(metric.get_signature()))
-    return scores
+    by_character = chosen in ("zh", "ja-mecab") or _primary(target_language) in (*_CHINESE, *_JAPANESE)
+    makers = {
+        "bleu": lambda: make_bleu(chosen, references),
+        "chrf": lambda: CHRF(references=references),
+        "chrf++": lambda: CHRF(word_order=2, references=references),
+        "ter": lambda: TER(normalized=by_character, asian_support=by_character, references=references),
+    }
+    return {key: makers[key]() for key in keys}
+
+
+def score_metric(metric: Metric, hypotheses: list[str]) -> Score:
+    """Returns the score against the references that the metric holds, without an interval."""
+    result = metric.corpus_score(hypotheses, None)
+    return Score(result.name, result.score, str(metric.get_signature()))
+
+
+def _has_cjk(text: str) -> bool:
+    return re.search(CJK, text) is not None
+
+
+def _primary(language: str) -> str:
+    """Returns the language of a code without its region or script."""
+    return re.split("[-_]", language.strip().lower())[0]
 
 
 def bleu_tokenizer(language: str) -> str:
@@ -67,10 +172,10 @@ def bleu_tokenizer(language: str) -> str:
 
     Japanese and Korean fall back to characters, with a warning, where their MeCab is not installed.
     """
-    language = re.split("[-_]", language.strip().lower())[0]
-    if language in ("zh", "zho", "chi", "cmn", "yue"):
+    language = _primary(language)
+    if language in _CHINESE:
         return "zh"
-    for code, names in {"ja": ("ja", "jpn"), "ko": ("ko", "kor")}.items():
+    for code, names in {"ja": _JAPANESE, "ko": ("ko", "kor")}.items():
         if language in names:
             try:
                 BLEU(tokenize=f"{code}-mecab")
@@ -85,12 +190,12 @@ def bleu_tokenizer(language: str) -> str:
     return "13a"
 
 
-def make_bleu(tokenizer: str) -> BLEU:
+def make_bleu(tokenizer: str, references: list[list[str]] | None = None) -> BLEU:
     """Returns sacreBLEU's metric. Raises ValueError for a tokenizer that is unknown or not installed."""
     if tokenizer not in BLEU.TOKENIZERS:
         raise ValueError(f"BLEU tokenizer {tokenizer!r}: must be one of {', '.join(BLEU.TOKENIZERS)}")
-    try:
-        return BLEU(tokenize=tokenizer, force=True)  # force: our own warning about tokenised text replaces sacreBLEU's
+    try:  # force: our own warning about tokenised text replaces sacreBLEU's
+        return BLEU(tokenize=tokenizer, force=True, references=references)
     except RuntimeError as error:
         raise ValueError(f"BLEU tokenizer {tokenizer!r} is not installed: {' '.join(str(error).split())}") from error
 

@@ -1,32 +1,59 @@
-"""Scores of a trained folder on a test set: translate everything, score it, keep both."""
+"""Scores on a test set: of a trained folder (translate everything, score it, keep both), or of any translations."""
 
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.checkpoint import load_config, pointed, read_state
+from mt.checkpoint import MODEL, load_config, pointed, read_state
 from mt.config import CorpusConfig, DataConfig, DecodeConfig
-from mt.data.corpus import check_corpus, read_corpus
-from mt.evaluation.metrics import Score, make_bleu, score_corpus
-from mt.translation.output import open_output
-from mt.translation.translator import Translation, load_translator
+from mt.data.corpus import read_lines
+from mt.evaluation.comet import find_comet, score_comet
+from mt.evaluation.metrics import Score, bleu_tokenizer, check_seed, make_bleu, score_with_intervals
+from mt.model.device import resolve_device
+from mt.translation.results import (
+    Texts,
+    check_lines,
+    check_replaces_only_its_own,
+    kept_translations,
+    read_record,
+    read_texts,
+    write_results,
+)
+from mt.translation.translator import Translator, load_translator
 from mt.versions import versions
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Corpus scores and where the translations (one a line) and the JSON result were written."""
+    """Corpus scores by bleu, chrf, chrf++, ter and, where asked for, comet, and what they are scores of.
 
-    bleu: Score
-    chrf: Score
-    sentences: int
+    `tokenizer` is BLEU's. `record` is what stands in scores_file: JSON values; of a file of translations, which has no
+    scores_file, it is empty. `reused` says that the translations are those of an earlier evaluation.
+    """
+
+    scores: dict[str, Score]
+    translations: list[str]
+    texts: Texts
+    tokenizer: str
+    record: dict[str, Any]
     translations_file: Path
-    scores_file: Path
+    scores_file: Path | None
+    reused: bool
+
+    @property
+    def bleu(self) -> Score:
+        return self.scores["bleu"]
+
+    @property
+    def chrf(self) -> Score:
+        return self.scores["chrf"]
+
+    @property
+    def sentences(self) -> int:
+        return len(self.translations)
 
 
 def changed(
@@ -47,114 +74,166 @@ def changed(
 def evaluate(
     run_dir: Path | str,
     source: Path | str | None = None,
-    reference: Path | str | None = None,
+    reference: Path | str | list[Path] | None = None,
     device: str = "auto",
     checkpoint: str = "best",
     decode: DecodeConfig | None = None,
     output_dir: Path | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     bleu_tokenizer: str | None = None,
+    comet: str | None = None,
 ) -> dict[str, Evaluation]:
-    """Returns BLEU and chrF by name: of two text files, or else of each of the run's own test corpora (data.test).
+    """Returns all scores by name: of a source file with its reference, or else of each of the run's data.test.
 
-    Writes NAME.hyp.txt and NAME.json below output_dir (default: results/ in the run), NAME being the source file's name
-    or that of the corpus in data.test, followed by the checkpoint's where that is not "best". `progress` is called with
-    the sentences done and their total. `bleu_tokenizer` replaces the one that follows from the target language. Raises
-    ValueError, before the model is loaded, for files that are missing, empty or of unequal length, and where NAME would
-    replace what was made from other text.
+    `reference` may be several files, one for each reference translation. Writes NAME.hyp.txt and NAME.json below
+    output_dir (default: results/ in the run), NAME being the source file's name or that of the corpus in data.test,
+    followed by the checkpoint's where that is not "best". Translations that stand there and were made by the same
+    program from the same checkpoint, settings and text are scored as they are. `progress` is called with the sentences
+    translated and their total. `bleu_tokenizer` replaces the one that follows from the target language; `comet` is a
+    COMET model's name or file. Raises ValueError, before the model is loaded, for files that are missing, empty or of
+    unequal length, and where NAME would replace what was made from other text.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir)
+    language = config.data.target_language
     corpora = _test_corpora(config.data, run_dir, source, reference)
-    if bleu_tokenizer is not None:
-        make_bleu(bleu_tokenizer)  # raises now what scoring would raise after the translation
-    labels = {name: "evaluate" if source is not None else f"data.test.{name}" for name in corpora}
-    for name, corpus in corpora.items():
-        check_corpus(corpus, config.data, labels[name])
-    pairs = {name: list(read_corpus(corpus, config.data, labels[name])) for name, corpus in corpora.items()}
+    scorer = _Scorer(language, bleu_tokenizer, comet, str(resolve_device(device)))
+    texts = {name: read_texts(*corpus, config.data, label) for name, (label, *corpus) in corpora.items()}
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
     suffix = "" if checkpoint == "best" else f".{checkpoint}"
     for name in corpora:
-        _check_replaces_only_its_own(folder, name + suffix, _fingerprint(pairs[name]))
-    translator = load_translator(run_dir, device, checkpoint, decode or config.decode)
-    saved = pointed(run_dir, checkpoint)
-    made_by = {"checkpoint": saved.name, "step": read_state(saved)["step"], "decode": asdict(translator.decode)}
-
-    folder.mkdir(parents=True, exist_ok=True)
-    total, done = sum(map(len, pairs.values())), 0
+        check_replaces_only_its_own(folder, name + suffix, texts[name].fingerprint)
+        scorer.check(texts[name])
+    decode = decode or config.decode
+    made_by = _made_by(run_dir, checkpoint, decode, scorer.device)
+    kept = {name: kept_translations(folder, name + suffix, made_by, texts[name].fingerprint) for name in corpora}
+    missing = [name for name in corpora if kept[name] is None]
+    translator = load_translator(run_dir, device, checkpoint, decode) if missing else None
+    total, done = sum(len(texts[name].sources) for name in missing), 0
     results = {}
-    for name, corpus in corpora.items():
-        start = time.monotonic()
-        report = None if progress is None else lambda count, before=done: progress(before + count, total)
-        found = translator.translate_n_best([source for source, _ in pairs[name]], 1, report)
-        translations = [best for best, *_ in found]
-        scores = score_corpus(
-            [translation.text for translation in translations],
-            [target for _, target in pairs[name]],
-            config.data.target_language,
-            bleu_tokenizer,
-        )
+    for name, (_, corpus, more_references) in corpora.items():
+        if kept[name] is None:
+            report = None if progress is None else lambda count, before=done: progress(before + count, total)
+            translations, facts = _translate(translator, texts[name].sources, report)
+            done += len(translations)
+        else:
+            before = read_record(folder / f"{name + suffix}.json")
+            translations, facts = kept[name], {key: before[key] for key in _FACTS}
+        scores = scorer.scores(translations, texts[name])
         record = {
-            **{key: {"value": score.value, "signature": score.signature} for key, score in scores.items()},
+            **{key: score.record() for key, score in scores.items()},
             "sentences": len(translations),
             "corpus": asdict(corpus),
-            "text": _fingerprint(pairs[name]),
+            "more_references": more_references,
+            "text": texts[name].fingerprint,
             **made_by,
-            "truncated_sources": sum(translation.source_truncated for translation in translations),
-            "unfinished_translations": sum(translation.unfinished for translation in translations),
-            "seconds": round(time.monotonic() - start, 3),
-            "versions": versions(),
+            **facts,
         }
-        results[name] = _write(folder, name + suffix, translations, scores, record)
-        done += len(translations)
+        record = write_results(folder, name + suffix, translations, record)
+        files = folder / f"{name + suffix}.hyp.txt", folder / f"{name + suffix}.json"
+        reused = kept[name] is not None
+        results[name] = Evaluation(scores, translations, texts[name], scorer.tokenizer, record, *files, reused)
     return results
 
 
+def evaluate_file(
+    hypotheses: Path,
+    references: list[Path],
+    source: Path | None = None,
+    target_language: str = "und",
+    bleu_tokenizer: str | None = None,
+    comet: str | None = None,
+    device: str = "auto",
+) -> Evaluation:
+    """Returns all scores of a file of translations by whatever system, one a line; writes nothing.
+
+    `target_language` (und: not told) says how words are cut, unless bleu_tokenizer does; `comet` needs the source.
+    Raises ValueError, naming the files, where they are missing or differ in lines.
+    """
+    scorer = _Scorer(target_language, bleu_tokenizer, comet, str(resolve_device(device)))
+    translations, texts = read_files(hypotheses, references, source)
+    scorer.check(texts)
+    scores = scorer.scores(translations, texts)
+    return Evaluation(scores, translations, texts, scorer.tokenizer, {}, hypotheses, None, False)
+
+
+def read_files(hypotheses: Path, references: list[Path], source: Path | None) -> tuple[list[str], Texts]:
+    """Returns translations and their test set. Raises ValueError, naming both files, where they differ in lines."""
+    lines = {file: list(read_lines(file)) for file in [hypotheses, *references, *([source] if source else [])]}
+    for file in lines:
+        check_lines(hypotheses, len(lines[hypotheses]), file, len(lines[file]))
+    if not lines[hypotheses]:
+        raise ValueError(f"{hypotheses}: the file is empty")
+    return lines[hypotheses], Texts(lines[source] if source else None, [lines[file] for file in references])
+
+
+class _Scorer:
+    """What to score with; everything that may be missing is looked for at once, before anything is translated."""
+
+    def __init__(self, language: str, tokenizer: str | None, comet: str | None, device: str) -> None:
+        self.language, self.given, self.device = language, tokenizer, device
+        self.tokenizer = tokenizer or bleu_tokenizer(language)
+        make_bleu(self.tokenizer)
+        check_seed()
+        self.comet = None if comet is None else find_comet(comet)
+
+    def check(self, texts: Texts) -> None:
+        """Raises ValueError where COMET is asked for and cannot read this test set."""
+        if self.comet and texts.sources is None:
+            raise ValueError("--comet: needs the source sentences: give --source FILE")
+        if self.comet and len(texts.references) > 1:
+            raise ValueError(f"--comet: reads one reference, not {len(texts.references)}: leave one --reference")
+
+    def scores(self, translations: list[str], texts: Texts) -> dict[str, Score]:
+        scores = score_with_intervals(translations, texts.references, self.language, self.given)
+        if self.comet:
+            sides = texts.sources, translations, texts.references[0]
+            scores["comet"] = score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))
+        return scores
+
+
+_FACTS = ("truncated_sources", "unfinished_translations", "seconds")  # of a translation, as it happened
+
+
+def _translate(
+    translator: Translator, sources: list[str], progress: Callable[[int], None] | None
+) -> tuple[list[str], dict[str, float]]:
+    """Returns the best translations and the facts about them; seconds are those of translating."""
+    start = time.monotonic()
+    found = [best for best, *_ in translator.translate_n_best(sources, 1, progress)]
+    truncated, unfinished = sum(t.source_truncated for t in found), sum(t.unfinished for t in found)
+    values = truncated, unfinished, round(time.monotonic() - start, 3)
+    return [t.text for t in found], dict(zip(_FACTS, values, strict=True))
+
+
+def _made_by(run_dir: Path, checkpoint: str, decode: DecodeConfig, device: str) -> dict[str, Any]:
+    """Returns all that translations depend on beside the text, as JSON values."""
+    saved = pointed(run_dir, checkpoint)
+    state = read_state(saved)
+    return {
+        "checkpoint": saved.name,
+        "step": state["step"],
+        "weights": state.get("sha256", {}).get(MODEL),
+        "tokenizer": state["tokenizer_fingerprint"],
+        "decode": asdict(decode),
+        "device": device,
+        "versions": versions(),
+    }
+
+
 def _test_corpora(
-    data: DataConfig, run_dir: Path, source: Path | str | None, reference: Path | str | None
-) -> dict[str, CorpusConfig]:
-    """Returns the corpora to translate by the names of their results."""
-    if (source is None) != (reference is None):
-        missing = "reference" if reference is None else "source"
+    data: DataConfig, run_dir: Path, source: Path | str | None, reference: Path | str | list[Path] | None
+) -> dict[str, tuple[str, CorpusConfig, list[str]]]:
+    """Returns by the names of their results: a label for messages, the corpus, and the files of further references."""
+    references = reference if isinstance(reference, list) else [] if reference is None else [reference]
+    if (source is None) != (not references):
+        missing = "reference" if source is not None else "source"
         raise ValueError(f"evaluate: {missing} is missing: give both --source and --reference, or neither")
     if source is not None:
-        return {Path(source).name.removesuffix(".gz"): CorpusConfig(source=str(source), target=str(reference))}
+        first, *more = map(str, references)
+        return {
+            Path(source).name.removesuffix(".gz"): ("evaluate", CorpusConfig(source=str(source), target=first), more)
+        }
     if not data.test:
         raise ValueError(f"{run_dir}: the run has no data.test: give --source FILE and --reference FILE")
-    return data.test
-
-
-def _fingerprint(pairs: list[tuple[str, str]]) -> str:
-    """Returns a SHA-256 of the text of a test corpus, both sides."""
-    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-
-
-def _check_replaces_only_its_own(folder: Path, name: str, fingerprint: str) -> None:
-    """Raises ValueError where a file of this name is not the result of an earlier evaluation on the same text."""
-    scores_file, translations_file = folder / f"{name}.json", folder / f"{name}.hyp.txt"
-    if not scores_file.exists() and not translations_file.exists():
-        return
-    try:
-        before = json.loads(scores_file.read_bytes())
-        same_text = before["text"] == fingerprint
-    except (OSError, ValueError, KeyError, TypeError):  # no such file, or one that we did not write
-        same_text = False
-    if not same_text:
-        existing = scores_file if scores_file.exists() else translations_file
-        raise ValueError(
-            f"{existing}: was made from other text than this test corpus {name!r} and stays as it is; choose another "
-            "--output-dir, or remove it"
-        )
-
-
-def _write(
-    folder: Path, name: str, translations: list[Translation], scores: dict[str, Score], record: dict[str, Any]
-) -> Evaluation:
-    """Writes the translations, one a line, and the record."""
-    sentences = len(translations)
-    result = Evaluation(scores["bleu"], scores["chrf"], sentences, folder / f"{name}.hyp.txt", folder / f"{name}.json")
-    with open_output(result.translations_file) as file:
-        file.writelines(f"{translation.text}\n".encode() for translation in translations)
-    with open_output(result.scores_file) as file:
-        file.write((json.dumps(record, ensure_ascii=False, indent=2) + "\n").encode())
-    return result
+    return {name: (f"data.test.{name}", corpus, []) for name, corpus in data.test.items()}

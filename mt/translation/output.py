@@ -30,6 +30,13 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
         raise
 
 
+def check_folder(path: Path) -> None:
+    """Raises FileNotFoundError where the folder of a file to write is missing: for asking before long work."""
+    path = path.resolve()
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent} to write to")
+
+
 @contextmanager
 def _open(path: Path | None) -> Iterator[BinaryIO]:
     if path is None:
@@ -45,8 +52,7 @@ def _open(path: Path | None) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()  # through a link to the file that it names
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no folder {path.parent} to write to")
+    check_folder(path)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")  # two programs may write to one name
     with _exit_on_signals():
         try:

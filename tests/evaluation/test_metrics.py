@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from mt.evaluation.metrics import bleu_tokenizer, score_corpus
+from mt.evaluation.metrics import bleu_tokenizer, score_corpus, score_with_intervals, sentence_chrf
 
 ZH_REFERENCES = ["我爱中国的红茶。", "他们每天都读书。"]
 ZH_HYPOTHESES = ["我爱中国的绿茶。", "他们每天读书。"]
@@ -108,3 +108,87 @@ def test_equals_the_command_line(tmp_path, language, tokenizer):
         assert score.name == expected["name"]
         assert score.value == pytest.approx(expected["score"], abs=1e-6)
         assert score.signature == expected["signature"]
+
+
+EN = ["The cat sat on the mat, didn't it?", "Ripe.", "I drink green tea.", "Tea (3,000 cups) is green!"]
+ZH = ["我爱中国的绿茶。", "他们每天读书。", "我昨天没有去 school。", "茶是绿的！"]
+REFERENCES = {
+    "en": [
+        ["The cat is sitting on the mat, isn't it?", "rice", "I am drinking green tea.", "Tea (3,000 cups) was green."],
+        ["A cat sat on the mat.", "Rice.", "I drink tea.", "Green tea, 3,000 cups."],
+    ],
+    "zh": [["我爱中国的红茶。", "他们每天都读书。", "我昨天没去 school。", "茶是绿色的！"]],
+}
+
+
+@pytest.mark.parametrize("language, hypotheses, tokenizer", [("en", EN, "13a"), ("zh", ZH, "zh")])
+def test_intervals_equal_those_of_the_command_line(tmp_path, language, hypotheses, tokenizer):
+    """All four metrics, signatures included; the command line knows one kind of chrF a call."""
+    streams = REFERENCES[language]
+    files = [f"reference{number}" for number in range(len(streams))]
+    for name, lines in zip(["hypotheses", *files], [hypotheses, *streams], strict=True):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
+    command = [sys.executable, "-m", "sacrebleu", *files, "-i", "hypotheses", "--confidence", "-w", "6"]
+    by_character = ["--ter-normalized", "--ter-asian-support"] if language == "zh" else []
+    calls = ["-m", "bleu", "chrf", "ter", "-tok", tokenizer, *by_character], ["-m", "chrf", "-cw", "2"]
+    expected = {}
+    for call in calls:
+        shown = subprocess.run([*command, *call], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        entries = json.loads(shown)
+        expected |= {entry["name"]: entry for entry in (entries if isinstance(entries, list) else [entries])}
+    scores = score_with_intervals(hypotheses, streams, language)
+    assert list(scores) == ["bleu", "chrf", "chrf++", "ter"]
+    assert {score.name for score in scores.values()} == set(expected)
+    for score in scores.values():
+        entry = expected[score.name]
+        assert score.signature == entry["signature"] and "bs:1000|seed:12345" in score.signature
+        assert score.value == pytest.approx(entry["score"], abs=1e-6) and score.value > 1
+        assert score.interval.mean == pytest.approx(entry["confidence_mean"], abs=2e-5)  # float32
+        assert score.interval.half_width == pytest.approx(entry["confidence_var"], abs=2e-5)
+        assert str(score).endswith(
+            f"= {entry['score']:.2f} (μ = {score.interval.mean:.2f} ± {entry['confidence_var']:.2f})"
+        )
+
+
+def test_the_seed_is_sacrebleus_and_has_to_be_one(monkeypatch):
+    before = score_with_intervals(EN, REFERENCES["en"], "en")["bleu"]
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    other = score_with_intervals(EN, REFERENCES["en"], "en")["bleu"]
+    assert other.value == before.value and other.interval != before.interval and "seed:7|" in other.signature
+    for seed in ("0", "none", "-1", "a"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        with pytest.raises(ValueError, match=f"SACREBLEU_SEED={seed}: must be a whole number"):
+            score_with_intervals(EN, REFERENCES["en"], "en")
+
+
+def test_a_resample_may_score_nothing_at_all():
+    """sacreBLEU's command line ends in a TypeError here: some resamples hold nothing but the empty hypothesis."""
+    scores = score_with_intervals(["", "I drink tea."], [["Rice.", "I drink green tea."]], "en")
+    assert 0 < scores["chrf"].interval.mean < scores["chrf"].value + 10
+    scores = score_with_intervals(["", ""], [["Rice.", "Tea."]], "en")
+    assert [score.value for score in scores.values()] == [0, 0, 0, 100]
+    assert [vars(score.interval) for score in scores.values()][0] == {"mean": 0.0, "half_width": 0.0}
+
+
+def test_each_reference_has_to_be_as_long_as_the_hypotheses():
+    with pytest.raises(ValueError, match="4 hypotheses but 3 references"):
+        score_with_intervals(EN, [REFERENCES["en"][0], REFERENCES["en"][1][:3]], "en")
+    with pytest.raises(ValueError, match="nothing to score"):
+        score_with_intervals(EN, [], "en")
+
+
+def test_chinese_is_edited_by_character():
+    ter = score_with_intervals(ZH, REFERENCES["zh"], "zh")["ter"]
+    assert 5 < ter.value < 30 and "norm:yes" in ter.signature and "asian:yes" in ter.signature
+    by_space = score_with_intervals(ZH, REFERENCES["zh"], "zh", tokenizer="13a")["ter"]
+    assert by_space.signature == ter.signature, "the language decides, not BLEU's tokenizer"
+    assert score_with_intervals(ZH, REFERENCES["zh"], "und", tokenizer="zh")["ter"] == ter
+
+
+def test_sentences_are_scored_alone(tmp_path):
+    scores, signature = sentence_chrf(EN, REFERENCES["en"])
+    for name, lines in zip("hrs", [EN, *REFERENCES["en"]], strict=True):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "r", "s", "-i", "h", "-m", "chrf", "-sl", "-w", "6", "-f", "text"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert shown == [f"chrF2|{signature} = {score:.6f}" for score in scores]

@@ -21,8 +21,10 @@ from mt.config import (
     TrainConfig,
     TrainerConfig,
 )
+from mt.evaluation.metrics import Score
 from mt.training.run import train
-from mt.translation.evaluate import evaluate
+from mt.translation.evaluate import evaluate, evaluate_file
+from mt.translation.translator import Translator
 
 WORDS = "red tea rice good books day they read every morning drink love".split()
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -73,7 +75,9 @@ def test_each_test_corpus_has_results_of_its_own(run_dir: Path) -> None:
         record = json.loads(result.scores_file.read_bytes())
         assert len(lines) == record["sentences"] == result.sentences
         assert record["corpus"]["path"].endswith(f"{name}/test.tsv")
-        assert record["bleu"] == {"value": result.bleu.value, "signature": result.bleu.signature}
+        assert set(result.scores) == {"bleu", "chrf", "chrf++", "ter"} <= set(record)
+        score = result.bleu
+        assert record["bleu"] == {"value": score.value, "signature": score.signature, **vars(score.interval)}
 
 
 def test_bleu_in_training_equals_evaluate_on_the_same_text_and_sacrebleu_on_the_saved_lines(run_dir: Path) -> None:
@@ -126,6 +130,103 @@ def test_results_of_other_text_are_never_replaced(run_dir: Path, tmp_path: Path)
     (out / "test.en.hyp.txt").write_text("somebody's own file\n")
     with pytest.raises(ValueError, match="test.en.hyp.txt: was made from other text"):
         evaluate(*arguments["a"], output_dir=out)
+
+
+@pytest.fixture
+def translated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Returns a list of what the models are made to translate; the program counts as one whose files are committed."""
+    seen: list[str] = []
+    translate_n_best = Translator.translate_n_best
+
+    def count(self: Translator, texts: list[str], *others: object) -> list:
+        seen.extend(texts)
+        return translate_n_best(self, texts, *others)
+
+    monkeypatch.setattr(Translator, "translate_n_best", count)
+    monkeypatch.setattr("mt.translation.evaluate.versions", lambda: {"mt": "1", "git_commit": "abc"})
+    return seen
+
+
+def test_nothing_is_translated_twice_in_the_same_way(run_dir: Path, tmp_path: Path, translated: list[str]) -> None:
+    first = evaluate(run_dir, output_dir=tmp_path)
+    assert len(translated) == 12 and not first["spring"].reused
+    again = evaluate(run_dir, output_dir=tmp_path, bleu_tokenizer="char")
+    assert len(translated) == 12 and again["spring"].reused and again["autumn"].reused
+    assert again["spring"].translations == first["spring"].translations
+    assert "tok:char" in json.loads(again["spring"].scores_file.read_bytes())["bleu"]["signature"]
+    assert again["spring"].record["seconds"] == first["spring"].record["seconds"]
+
+
+def test_whatever_is_not_the_same_is_translated_again(
+    run_dir: Path, tmp_path: Path, translated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sentences_translated(**arguments: object) -> int:
+        before = len(translated)
+        evaluate(run_dir, output_dir=tmp_path, **arguments)
+        return len(translated) - before
+
+    assert (sentences_translated(), sentences_translated()) == (12, 0)
+    assert sentences_translated(decode=DecodeConfig(beam_size=1)) == 12
+    assert sentences_translated() == 12
+    file = tmp_path / "spring.hyp.txt"
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"e", b"E", 1))
+    assert (sentences_translated(), sentences_translated()) == (5, 0)
+    assert file.read_bytes() == content
+    file.unlink()
+    assert sentences_translated() == 5
+    record = json.loads((tmp_path / "autumn.json").read_bytes())
+    (tmp_path / "autumn.json").write_text(json.dumps({**record, "weights": "other"}))
+    assert sentences_translated() == 7
+    for versions in ({"mt": "2", "git_commit": "abc"}, {"mt": "2", "git_commit": "abc-dirty"}):
+        monkeypatch.setattr("mt.translation.evaluate.versions", lambda made=versions: made)
+        assert sentences_translated() == 12
+    assert sentences_translated() == 12, "who changed the program may have changed its translations"
+
+
+def test_several_references_are_one_test_set(run_dir: Path, tmp_path: Path) -> None:
+    for name, text in {"src": "tea\nrice\n", "one": "tea.\nx\n", "two": "y\nrice.\n", "short": "tea.\n"}.items():
+        (tmp_path / name).write_text(text)
+    references = [tmp_path / "one", tmp_path / "two"]
+    (result,) = evaluate(run_dir, tmp_path / "src", references, output_dir=tmp_path / "out").values()
+    assert result.texts.references == [["tea.", "x"], ["y", "rice."]]
+    assert all("nrefs:2|" in score.signature for score in result.scores.values())
+    assert result.record["more_references"] == [str(tmp_path / "two")]
+    with pytest.raises(ValueError, match="/one has 2 lines, .*/short has 1"):
+        evaluate(run_dir, tmp_path / "src", [tmp_path / "one", tmp_path / "short"], output_dir=tmp_path / "other")
+
+
+def test_a_file_scores_as_the_run_that_wrote_it(run_dir: Path, tmp_path: Path) -> None:
+    result = evaluate(run_dir, output_dir=tmp_path)["spring"]
+    for name, lines in {"src": result.texts.sources, "ref": result.texts.references[0]}.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    found = evaluate_file(result.translations_file, [tmp_path / "ref"], tmp_path / "src", "en")
+    assert (found.scores, found.translations, found.texts) == (result.scores, result.translations, result.texts)
+    with pytest.raises(ValueError, match=r"spring.hyp.txt has 5 lines, .*autumn.hyp.txt has 7"):
+        evaluate_file(result.translations_file, [tmp_path / "autumn.hyp.txt"])
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(ValueError, match="empty: the file is empty"):
+        evaluate_file(tmp_path / "empty", [tmp_path / "empty"])
+
+
+def test_comet_is_one_more_score_where_it_can_be(
+    run_dir: Path, tmp_path: Path, translated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score(comet: str, sources: list[str], hypotheses: list[str], references: list[str], on_gpu: bool) -> Score:
+        assert (comet, len(sources), len(references)) == ("found m", len(hypotheses), len(hypotheses)) and not on_gpu
+        return Score("COMET", 0.5, "model:m")
+
+    monkeypatch.setattr("mt.translation.evaluate.find_comet", lambda model: f"found {model}")
+    monkeypatch.setattr("mt.translation.evaluate.score_comet", score)
+    results = evaluate(run_dir, output_dir=tmp_path, device="cpu", comet="m")
+    for result in results.values():
+        assert list(result.scores) == ["bleu", "chrf", "chrf++", "ter", "comet"]
+        assert json.loads(result.scores_file.read_bytes())["comet"] == {"value": 0.5, "signature": "model:m"}
+    file = tmp_path / "spring.hyp.txt"
+    with pytest.raises(ValueError, match="--comet: needs the source sentences: give --source"):
+        evaluate_file(file, [file], comet="m")
+    with pytest.raises(ValueError, match="--comet: reads one reference, not 2"):
+        evaluate_file(file, [file, file], file, comet="m")
 
 
 def test_progress_counts_over_all_corpora(run_dir: Path, tmp_path: Path) -> None:
