@@ -6,6 +6,8 @@ import typer
 
 from mt.commands.average import average
 from mt.commands.evaluate import evaluate
+from mt.commands.export import export
+from mt.commands.import_marian import import_marian
 from mt.commands.train import train
 from mt.commands.translate import translate
 
@@ -24,6 +26,8 @@ app.command(context_settings=passed_on, add_help_option=False)(train)
 app.command()(translate)
 app.command()(evaluate)
 app.command()(average)
+app.command()(export)
+app.command("import")(import_marian)
 
 
 def show_version(wanted: bool) -> None:

@@ -42,6 +42,9 @@ def translate(
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
+    engine: Annotated[
+        str | None, typer.Option(help="mt, or ctranslate2, which RUN may be exported to. [default: what RUN is for]")
+    ] = None,
 ) -> None:
     """Translate text, a file or standard input with a trained model."""
     if text and input:
@@ -50,18 +53,24 @@ def translate(
         raise ValueError(f"--n-best={n_best}: must be at least 1")
     if as_json and scores:
         raise ValueError("--json writes the scores anyway: leave --scores out")
-    from mt.checkpoint import load_config
+    if engine not in (None, "mt", "ctranslate2"):
+        raise ValueError(f"--engine={engine}: must be mt or ctranslate2")
+    from mt.export.engine import is_export, load_decode, load_engine
     from mt.translation.evaluate import changed
     from mt.translation.output import open_output
     from mt.translation.translator import load_translator
 
-    decode = changed(load_config(run).decode, beam_size, length_penalty, no_repeat_ngram_size)
+    exported = is_export(run)
+    if engine == "mt" and exported:
+        raise ValueError(f"--engine=mt: {run} is an export; leave --engine out, or give the run that it was made from")
+    load = load_engine if engine == "ctranslate2" or exported else load_translator
+    decode = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size)
     lines = _lines(text, input)
     at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
     done = cut = unfinished = 0
     with open_output(output) as file:
         chunk = list(islice(lines, at_once))  # what is wrong with input or output shows before the model is loaded
-        translator = load_translator(run, device, checkpoint, decode)
+        translator = load(run, device, checkpoint, decode)
         while chunk:
             for number, found in enumerate(translator.translate_n_best(chunk, n_best, first_line=done + 1), done + 1):
                 line = _json(number, found) if as_json else _format(number if n_best > 1 else None, found, scores)

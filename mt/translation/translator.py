@@ -30,15 +30,22 @@ class Translation:
     unfinished: bool  # stopped at its longest length, before </s>
 
 
-class Translator:
-    """A model with its tokenizers and search settings.
+class LineTranslator:
+    """What all engines have in common: texts in, as many texts out, in order; an engine adds `_search`.
 
     Texts are translated each for itself: neighbours and batch sizes change only the speed (float32; in half precision
     a near-tie can fall the other way).
     """
 
-    def __init__(self, model: Transformer, tokenizers: TokenizerPair, decode: DecodeConfig) -> None:
-        self.model, self.tokenizers, self.decode = model, tokenizers, decode
+    def __init__(self, tokenizers: TokenizerPair, decode: DecodeConfig) -> None:
+        self.tokenizers, self.decode = tokenizers, decode
+
+    def _search(self, sources: list[list[int]], n_best: int) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """Yields, batch after batch, indices of sources and for each 1 to n_best hypotheses, best first.
+
+        Of all sources that hold tokens, in any order; longer ones than decode.max_source_tokens are cut to it.
+        """
+        raise NotImplementedError
 
     def translate(self, texts: list[str], progress: Callable[[int], None] | None = None) -> list[str]:
         """Returns one line of text for each text, in order; see translate_n_best."""
@@ -56,53 +63,17 @@ class Translator:
         sources = [[] if is_empty(text) else ids for text, ids in zip(texts, self._encode(texts), strict=True)]
         results = [[Translation("", 0.0, [], False, False)] for _ in texts]
         done = sum(not ids for ids in sources)
-        was_training = self.model.training
-        if was_training:  # only then: other threads may be translating
-            self.model.eval()
-        try:
-            for batch in self._batches(sources):
-                for index, hypotheses in zip(batch, self._search([sources[i] for i in batch], n_best), strict=True):
-                    results[index] = self._translations(hypotheses, len(sources[index]) > self.decode.max_source_tokens)
-                done += len(batch)
-                if progress is not None:
-                    progress(done)
-        finally:
-            if was_training:
-                self.model.train()
+        for batch, found in self._search(sources, n_best):
+            for index, hypotheses in zip(batch, found, strict=True):
+                results[index] = self._translations(hypotheses, len(sources[index]) > self.decode.max_source_tokens)
+            done += len(batch)
+            if progress is not None:
+                progress(done)
         self._warn(sources, results, first_line)
         return results
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return self.tokenizers.source.encode(texts) if texts else []
-
-    def _batches(self, sources: list[list[int]]) -> Iterator[list[int]]:
-        """Yields indices of non-empty sources, the longest first, so that too little memory shows at once.
-
-        The tokens of a batch, </s> counted, times the beam are at most decode.batch_tokens, or it is one sentence.
-        """
-        limit = self.decode.max_source_tokens
-        lengths = [min(len(ids), limit) + 1 for ids in sources]
-        batch: list[int] = []
-        tokens = 0
-        for index in sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -lengths[i]):
-            if batch and (tokens + lengths[index]) * self.decode.beam_size > self.decode.batch_tokens:
-                yield batch
-                batch, tokens = [], 0
-            batch.append(index)
-            tokens += lengths[index]
-        if batch:
-            yield batch
-
-    @torch.inference_mode()
-    def _search(self, sources: list[list[int]], n_best: int) -> list[list[Hypothesis]]:
-        decode = self.decode
-        cut = [ids[: decode.max_source_tokens] for ids in sources]
-        layout = Layout.from_lengths([len(ids) + 1 for ids in cut], self.model.device)
-        stream = torch.tensor([i for ids in cut for i in (*ids, EOS_ID)], device=self.model.device)
-        max_lengths = [math.ceil(decode.max_length_ratio * len(ids)) + decode.max_length_offset for ids in cut]
-        memory = self.model.encode(stream, layout)
-        settings = decode.beam_size, decode.length_penalty, n_best, decode.no_repeat_ngram_size
-        return beam_search(self.model, memory, layout, max_lengths, *settings)
 
     def _translations(self, hypotheses: list[Hypothesis], truncated: bool) -> list[Translation]:
         by_text: dict[str, Translation] = {}  # one text can be cut into pieces in several ways: the best one stays
@@ -128,6 +99,59 @@ class Translator:
                 f"max_length_ratio, decode.max_length_offset) and are unfinished: {_list(unfinished)}",
                 stacklevel=3,
             )
+
+
+class Translator(LineTranslator):
+    """A model with its tokenizers and search settings."""
+
+    def __init__(self, model: Transformer, tokenizers: TokenizerPair, decode: DecodeConfig) -> None:
+        super().__init__(tokenizers, decode)
+        self.model = model
+
+    def _search(self, sources: list[list[int]], n_best: int) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        was_training = self.model.training
+        if was_training:  # only then: other threads may be translating
+            self.model.eval()
+        try:
+            for batch in self._batches(sources):
+                yield batch, self._search_batch([sources[i] for i in batch], n_best)
+        finally:
+            if was_training:
+                self.model.train()
+
+    def _batches(self, sources: list[list[int]]) -> Iterator[list[int]]:
+        """Yields indices of non-empty sources, the longest first, so that too little memory shows at once.
+
+        The tokens of a batch, </s> counted, times the beam are at most decode.batch_tokens, or it is one sentence.
+        """
+        limit = self.decode.max_source_tokens
+        lengths = [min(len(ids), limit) + 1 for ids in sources]
+        batch: list[int] = []
+        tokens = 0
+        for index in sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -lengths[i]):
+            if batch and (tokens + lengths[index]) * self.decode.beam_size > self.decode.batch_tokens:
+                yield batch
+                batch, tokens = [], 0
+            batch.append(index)
+            tokens += lengths[index]
+        if batch:
+            yield batch
+
+    @torch.inference_mode()
+    def _search_batch(self, sources: list[list[int]], n_best: int) -> list[list[Hypothesis]]:
+        decode = self.decode
+        cut = [ids[: decode.max_source_tokens] for ids in sources]
+        layout = Layout.from_lengths([len(ids) + 1 for ids in cut], self.model.device)
+        stream = torch.tensor([i for ids in cut for i in (*ids, EOS_ID)], device=self.model.device)
+        max_lengths = [longest_output(decode, len(ids)) for ids in cut]
+        memory = self.model.encode(stream, layout)
+        settings = decode.beam_size, decode.length_penalty, n_best, decode.no_repeat_ngram_size
+        return beam_search(self.model, memory, layout, max_lengths, *settings)
+
+
+def longest_output(decode: DecodeConfig, source_tokens: int) -> int:
+    """Returns the longest output of a source of so many tokens (</s> not counted), in tokens, </s> counted."""
+    return math.ceil(decode.max_length_ratio * source_tokens) + decode.max_length_offset
 
 
 def load_translator(
