@@ -32,7 +32,8 @@ def export(
 
     The export appears under its name only when it has been verified; prints how it compares.
     """
-    from mt.export.export import Request, export as export_run
+    from mt.export.export import Request
+    from mt.export.export import export as export_run
 
     request = Request(run, out, to, quantization, checkpoint, license, verify, verify_sentences)
     verification = export_run(request)

@@ -6,9 +6,9 @@
                         model/                in CTranslate2's format
                         README.md
 
-Argos Translate searches in a way of its own: 4 beams and length penalty 0.2, whatever the run says, and text is cut into
-sentences first, by a model that it fetches for the source language when it is first used. It writes a byte piece as it is
-spelled (<0xE9>), so the exported model has a bias that keeps those out of its outputs.
+Argos Translate searches in a way of its own: 4 beams and length penalty 0.2, whatever the run says, and text is cut
+into sentences first, by a model that it fetches for the source language when it is first used. It writes a byte piece
+as it is spelled (<0xE9>), so the exported model has a bias that keeps those out of its outputs.
 """
 
 import json

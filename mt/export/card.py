@@ -49,8 +49,8 @@ def write_card(file: Path, card: Card, verification: Verification, notes: list[s
         "",
         "## Data",
         "",
-        f"Training corpora: {corpora}; {pairs or 'an unknown number of'} sentence pairs after cleaning. The corpora have "
-        "licences of their own, which bind the model too where they say so.",
+        f"Training corpora: {corpora}; {pairs or 'an unknown number of'} sentence pairs after cleaning. The corpora "
+        "have licences of their own, which bind the model too where they say so.",
         "",
         "## Scores",
         "",
@@ -62,8 +62,8 @@ def write_card(file: Path, card: Card, verification: Verification, notes: list[s
         "",
         "## Limits",
         "",
-        "- It translates single sentences: it knows nothing of the sentences around one, and longer text has to be cut.",
-        f"- Sources longer than {card.config.decode.max_source_tokens} tokens are beyond what the run's own search reads.",
+        "- It translates single sentences: it knows nothing of those around one, and longer text has to be cut.",
+        f"- Of a source the run's own search reads {card.config.decode.max_source_tokens} tokens at most.",
         "- It learned from the corpora above. Other kinds of text, names and numbers are where it errs first, and it "
         "repeats the prejudices of its data. A person should read what matters.",
         *[f"- {note}" for note in notes],

@@ -1,9 +1,9 @@
 """A trained model in the format of CTranslate2: every architecture that ModelConfig offers, in any of its types.
 
 CTranslate2's specifications (ctranslate2.specs) describe more than its converters for other trainers produce. What has
-to agree, and where: positions are a table of ours, since CTranslate2's own sinusoids begin at position 1; a norm without
-a bias is taken for RMSNorm; rotary positions turn halves, not neighbours; fused Q, K, V lie as ours do; </s> is added
-to the source by the engine, and <s> begins the output.
+to agree, and where: positions are a table of ours, since CTranslate2's own sinusoids begin at position 1; a norm
+without a bias is taken for RMSNorm; rotary positions turn halves, not neighbours; fused Q, K, V lie as ours do; </s> is
+added to the source by the engine, and <s> begins the output.
 """
 
 from collections.abc import Mapping

@@ -60,9 +60,9 @@ def export(request: Request) -> Verification:
         if exact and verification.unexplained:
             first = verification.unexplained[0]
             raise ValueError(
-                f"{request.out}: not written: {len(verification.unexplained)} of {verification.sentences} sentences are "
-                f"not translated as by mt, and by no tie; the first: {first.source!r} became {first.theirs!r} (score "
-                f"{first.their_score:.6f}) instead of {first.ours!r} ({first.our_score:.6f})"
+                f"{request.out}: not written: {len(verification.unexplained)} of {verification.sentences} sentences "
+                f"are not translated as by mt, and by no tie; the first: {first.source!r} became {first.theirs!r} "
+                f"(score {first.their_score:.6f}) instead of {first.ours!r} ({first.our_score:.6f})"
             )
     loss = verification.bleu_loss
     if loss is not None and loss > LARGEST_LOSS:
@@ -212,7 +212,9 @@ def _to_argos(
     """The package's model is verified by its own search settings: those of Argos Translate."""
     quantization = request.quantization or "float32"
     source, target = config.data.source_language, config.data.target_language
-    settings, weights = argos.without_bytes(translator.model.config, translator.model.state_dict(), translator.tokenizers)
+    settings, weights = argos.without_bytes(
+        translator.model.config, translator.model.state_dict(), translator.tokenizers
+    )
     tokenizers = translator.tokenizers
     own = Transformer(settings, tokenizers.source.size, tokenizers.target.size).eval()
     copy_weights(own, weights, "the model without byte pieces")

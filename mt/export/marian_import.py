@@ -1,9 +1,9 @@
 """A Marian model in transformers' format (OPUS-MT and the like) as a trained folder that translates the same.
 
-Its architecture is one of ours: post-norm, sinusoids with the paper's rates, a bias in the output layer. What differs is
-the vocabulary: Marian has one of its own, in which each side's SentencePiece pieces are looked up. Here each side gets a
-SentencePiece model with our special pieces in front, and a table with a row for each of its pieces. The target's holds
-the other pieces of Marian's vocabulary too, marked as unused, for Marian may write them.
+Its architecture is one of ours: post-norm, sinusoids with the paper's rates, a bias in the output layer. What differs
+is the vocabulary: Marian has one of its own, in which each side's SentencePiece pieces are looked up. Here each side
+gets a SentencePiece model with our special pieces in front, and a table with a row for each of its pieces. The target's
+holds the other pieces of Marian's vocabulary too, marked as unused, for Marian may write them.
 """
 
 import json
@@ -133,6 +133,7 @@ def _read_side(file: Path, vocabulary: Mapping[str, int], others: bool) -> _Side
 
     others: with the pieces that only the vocabulary has, for decoding.
     """
+    from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2 as protobuf
 
     proto = protobuf.ModelProto()
@@ -140,10 +141,12 @@ def _read_side(file: Path, vocabulary: Mapping[str, int], others: bool) -> _Side
         proto.ParseFromString(file.read_bytes())
     except OSError as error:
         raise ValueError(f"{file}: cannot be read ({error.strerror})") from error
-    except Exception as error:  # noqa: BLE001 - protobuf's DecodeError has no stable home
+    except DecodeError as error:
         raise ValueError(f"{file}: no SentencePiece model ({one_line(error)})") from error
     kinds = protobuf.ModelProto.SentencePiece
-    pieces = [p for p in proto.pieces if p.type not in (kinds.CONTROL, kinds.UNKNOWN) and p.piece not in SPECIAL.values()]
+    pieces = [
+        p for p in proto.pieces if p.type not in (kinds.CONTROL, kinds.UNKNOWN) and p.piece not in SPECIAL.values()
+    ]
     new = protobuf.ModelProto()
     new.CopyFrom(proto)
     del new.pieces[:]
@@ -173,6 +176,8 @@ def _model_config(folder: Path, settings: Mapping[str, Any], weights: Mapping[st
     file = folder / "config.json"
     if settings.get("model_type") != "marian":
         raise ValueError(f"{file}: model_type={settings.get('model_type')!r}: only marian can be imported")
+    if not isinstance(settings.get("decoder_start_token_id"), int):
+        raise ValueError(f"{file}: decoder_start_token_id is missing: the model has to know how an output begins")
     if settings.get("scale_embedding") is not True:
         raise ValueError(f"{file}: scale_embedding={settings.get('scale_embedding')}: must be true, as in OPUS-MT")
     activation = settings.get("activation_function")
@@ -274,18 +279,15 @@ def _tables(
     tied = settings.get("tie_word_embeddings", True) is not False
     output = decoder if tied else weights.get("lm_head.weight")
     bias = weights.get("final_logits_bias", torch.zeros(1, len(decoder)))[0]
-    start = settings.get("decoder_start_token_id")
-    unknown = source.rows[UNK_ID]
-    rows = torch.tensor([unknown if row is None else row for row in source.rows])
-    inputs = torch.tensor([target.rows[UNK_ID] if row is None else row for row in target.rows])
-    outputs = inputs.clone()
-    inputs[BOS_ID] = start
+    rows, columns = (
+        torch.tensor([side.rows[UNK_ID] if row is None else row for row in side.rows]) for side in (source, target)
+    )
+    columns[BOS_ID] = settings["decoder_start_token_id"]
     absent = torch.tensor([row is None for row in target.rows])
-    table = decoder[inputs]
-    found = {
+    table = decoder[columns]
+    return {
         "source_embedding.weight": encoder[rows],
         "target_embedding.weight": table,
-        "output_table": table if tied else output[inputs],
-        "output_bias": bias[outputs].masked_fill(absent, NEVER),
+        "output_table": table if tied else output[columns],
+        "output_bias": bias[columns].masked_fill(absent, NEVER),
     }
-    return found

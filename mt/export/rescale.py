@@ -12,7 +12,9 @@ from torch import Tensor
 
 from mt.config import ModelConfig
 
-_READS_STREAM = re.compile(r"layers\.\d+\.(self_attention\.query_key_value|cross_attention\.(query|key_value)|feed_forward\.inner)\.weight")
+_READS_STREAM = re.compile(
+    r"layers\.\d+\.(self_attention\.query_key_value|cross_attention\.(query|key_value)|feed_forward\.inner)\.weight"
+)
 _WRITES_STREAM = re.compile(r"layers\.\d+\.(self_attention|cross_attention|feed_forward)\.output\.(weight|bias)")
 _NORM_IN_LAYER = re.compile(r"layers\.\d+\.around_\w+\.norm\.(weight|bias)")
 _EMBEDDINGS = ("source_embedding.weight", "target_embedding.weight")

@@ -1,10 +1,10 @@
 """A trained model as a class of transformers, with its tokenizer: loads and translates with no code of ours.
 
     norm_position=post   MarianMTModel
-    norm_position=pre    BlenderbotForConditionalGeneration, whose only learned extra, its table of positions, holds ours
+    norm_position=pre    BlenderbotForConditionalGeneration, whose learned table of positions holds our sinusoids
 
-Both need norm=layer_norm, positions=sinusoidal (or sinusoidal_paper) and an activation of one matrix. Both add 1e-5 to a
-variance: mt.export.rescale makes good for that. Blenderbot has one vocabulary: where ours are two (or the tables of
+Both need norm=layer_norm, positions=sinusoidal (or sinusoidal_paper) and an activation of one matrix. Both add 1e-5 to
+a variance: mt.export.rescale makes good for that. Blenderbot has one vocabulary: where ours are two (or the tables of
 one are), it gets the source's pieces and then the target's, and a bias keeps the former out of every output.
 """
 
@@ -139,30 +139,29 @@ def _marian_tables(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[s
     if config.tying == "three_way":
         return _shared_tables(weights, config)
     bias = weights.get("output_bias", torch.zeros(len(weights["output_table"])))
-    return {
+    found = {
         "model.encoder.embed_tokens.weight": weights["source_embedding.weight"],
         "model.decoder.embed_tokens.weight": weights["target_embedding.weight"],
-        "lm_head.weight": weights["output_table"],
         "final_logits_bias": bias[None],
     }
+    if config.tying == "none":  # otherwise the class ties it to the decoder's table
+        found["lm_head.weight"] = weights["output_table"]
+    return found
 
 
 def _shared_tables(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Returns one table for source, target and output."""
+    """Returns one table, which the class ties to the others."""
     table = weights["source_embedding.weight"]
-    return {
-        "model.shared.weight": table,
-        "model.encoder.embed_tokens.weight": table,
-        "model.decoder.embed_tokens.weight": table,
-        "lm_head.weight": table,
-        "final_logits_bias": weights.get("output_bias", torch.zeros(len(table)))[None],
-    }
+    bias = weights.get("output_bias", torch.zeros(len(table)))
+    return {"model.shared.weight": table, "final_logits_bias": bias[None]}
 
 
 def _joined_tables(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
     """Returns tables whose rows are pad, unk, bos, eos, the source's pieces and the target's.
 
-    Of the special pieces only <s> is an input on the target's side, and it never is one on the source's.
+    Of the special pieces only <s> is an input on the target's side, and it never is one on the source's. Inputs are
+    stored three times: where the output's table differs, no class of transformers 5 ties them, and those of
+    transformers 4 have one, whichever is read last.
     """
     source, target = weights["source_embedding.weight"], weights["target_embedding.weight"]
     output = weights["output_table"]

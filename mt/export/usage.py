@@ -1,6 +1,6 @@
 """How exports are loaded without mt, for their README.md."""
 
-CTRANSLATE2_USAGE = '''
+CTRANSLATE2_USAGE = """
 With mt: `mt translate {name} "..."`. Without:
 
 ```python
@@ -20,9 +20,9 @@ print([target.decode(result.hypotheses[0][:-1]) for result in results])
 
 `return_end_token` lets the length penalty count `</s>`, as it did when the model was tuned; the last piece is `</s>`
 unless the output reached its longest length. The model adds `</s>` to the source itself.
-'''
+"""
 
-TRANSFORMERS_USAGE = '''
+TRANSFORMERS_USAGE = """
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -33,9 +33,9 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
 Needs the packages `transformers`, `sentencepiece` and `torch`.
-'''
+"""
 
-ARGOS_USAGE = '''
+ARGOS_USAGE = """
 ```python
 import argostranslate.package
 import argostranslate.translate
@@ -45,4 +45,4 @@ print(argostranslate.translate.translate("...", "{source}", "{target}"))
 ```
 
 Argos Translate cuts text into sentences with a model for {source}, which it fetches when it is first used.
-'''
+"""
