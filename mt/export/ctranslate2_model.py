@@ -63,7 +63,8 @@ def make_spec(config: ModelConfig, weights: Mapping[str, Tensor], positions: int
     spec = TransformerSpec(encoder, decoder)
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.add_source_eos = True
-    get = {name: tensor.detach().float().numpy() for name, tensor in weights.items()}
+    # copies: CTranslate2 quantises in place
+    get = {name: tensor.detach().float().numpy(force=True).copy() for name, tensor in weights.items()}
     encoder.embeddings[0].weight = get["source_embedding.weight"]
     decoder.embeddings.weight = get["target_embedding.weight"]
     decoder.projection.weight = get["output_table"]

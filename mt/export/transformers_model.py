@@ -234,7 +234,7 @@ def _generation_config(decode: DecodeConfig) -> Any:
 
     return GenerationConfig(
         num_beams=decode.beam_size,
-        length_penalty=decode.length_penalty,
+        length_penalty=decode.length_penalty if decode.beam_size > 1 else None,  # refused where it has no effect
         no_repeat_ngram_size=decode.no_repeat_ngram_size,
         max_length=1 + min(GENERATED_TOKENS, longest_output(decode, decode.max_source_tokens)),  # <s> counts
         suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],

@@ -13,7 +13,7 @@ target = sentencepiece.SentencePieceProcessor(model_file="{name}/{target}")
 pieces = source.encode(["..."], out_type=str)
 results = translator.translate_batch(
     pieces, beam_size={beam_size}, length_penalty={length_penalty}, return_end_token=True,
-    max_input_length=0, max_decoding_length=256,
+    max_input_length=0, min_decoding_length=0, max_decoding_length=256,
 )
 print([target.decode(result.hypotheses[0][:-1]) for result in results])
 ```

@@ -25,7 +25,7 @@ from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from mt.translation.beam import Hypothesis
 from mt.translation.translator import LineTranslator, longest_output
 
-PATIENCE = 4.0  # finished hypotheses that a search waits for, as a multiple of beam_size
+PATIENCE = 4  # finished hypotheses that a search waits for, as a multiple of beam_size
 RECORD = "export.json"  # what mt export writes into a folder, and knows it by
 INSTALL = "pip install 'mt[export]'"
 
@@ -74,15 +74,17 @@ class CTranslate2Translator(LineTranslator):
         """Returns the hypotheses of each source that hold nothing but pieces of text."""
         decode = self.decode
         beam = decode.beam_size
+        patience = PATIENCE if beam > 1 else 1
         results = self._engine.translate_batch(
             sources,
             beam_size=beam,
-            patience=PATIENCE if beam > 1 else 1,
-            num_hypotheses=beam if beam > 1 else 1,
+            patience=patience,
+            num_hypotheses=round(beam * patience),  # all: those that ended can be worse than unfinished ones
             length_penalty=decode.length_penalty,
             no_repeat_ngram_size=decode.no_repeat_ngram_size,
             max_input_length=0,
             max_decoding_length=longest,
+            min_decoding_length=0,  # 1, the default, keeps </s> out of the first step's probabilities
             return_scores=True,
             return_end_token=True,
             suppress_sequences=never or None,

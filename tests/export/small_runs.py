@@ -40,6 +40,7 @@ def random_model(config: ModelConfig, tokenizers: TokenizerPair, sharpness: floa
                 parameter.copy_(1 + 0.2 * torch.randn_like(parameter))
         model.output_table *= sharpness
         model.output_table[EOS_ID] *= 2
+        model.output_table[:EOS_ID] *= 0.1  # pad, unk and bos are as unlikely as training makes them
     return model
 
 
