@@ -103,7 +103,7 @@ def _require_package(name: str) -> None:
 
     if importlib.util.find_spec(name) is None:
         extra = "transformers" if name == "transformers" else "export"
-        raise ValueError(f"{name} is not installed: pip install 'mt[{extra}]'")
+        raise ValueError(f"{name} is not installed: pip install {name}, or mt with its extra [{extra}]")
 
 
 @contextmanager

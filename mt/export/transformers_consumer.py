@@ -24,6 +24,7 @@ def translate_by_transformers(
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    model.generation_config.max_length = None  # one for each length of source is given instead
     pieces = tokenizers.target.pieces(list(range(tokenizers.target.size)))
     our_ids = {piece: i for i, piece in enumerate(pieces)}
     results = [Translation("", 0.0, [], False, False) for _ in texts]

@@ -71,8 +71,8 @@ class Verification:
         ]
         if self.our_bleu is not None:
             found.append(
-                f"BLEU {self.our_bleu.value:.2f} by mt, {self.their_bleu.value:.2f} exported "
-                f"({self.our_bleu.signature})"
+                f"BLEU {self.our_bleu.value:.2f} by mt, {self.their_bleu.value:.2f} exported: "
+                f"{-self.bleu_loss:+.2f} ({self.our_bleu.signature})"
             )
         return found
 

@@ -27,7 +27,7 @@ from mt.translation.translator import LineTranslator, longest_output
 
 PATIENCE = 4  # finished hypotheses that a search waits for, as a multiple of beam_size
 RECORD = "export.json"  # what mt export writes into a folder, and knows it by
-INSTALL = "pip install 'mt[export]'"
+INSTALL = "pip install ctranslate2, or mt with its extra [export]"
 
 
 class CTranslate2Translator(LineTranslator):
