@@ -59,14 +59,16 @@ def test_logits_and_translations_are_ours(changes, joint, tokenizers, tmp_path):
         start = torch.tensor([[BOS_ID, *labels[:-1]]])
         logits = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=start).logits[0]
     expected = model.logits(hidden).log_softmax(1)
-    torch.testing.assert_close(logits.log_softmax(1)[:, -expected.shape[1] + 4 :], expected[:, 4:], rtol=0, atol=1e-5)
-    torch.testing.assert_close(logits.log_softmax(1)[:, :4], expected[:, :4], rtol=0, atol=1e-5)
+    found = logits.log_softmax(1)
+    found = torch.cat([found[:, :4], found[:, -expected.shape[1] + 4 :]], dim=1)  # without source pieces in between
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-5)
 
     texts = [*sentences(8, seed=21), ""]
     ours = Translator(model, pair, decode).translate_n_best(texts, 1)
     found = translate_by_transformers(tmp_path, texts, decode, pair)
     assert [t.tokens for t in found] == [best.tokens for best, *_ in ours]
-    assert [t.text for t in found] == [best.text.strip() for best, *_ in ours]
+    # bytes that are no character: SentencePiece writes U+FFFD, we nothing
+    assert [t.text.replace("\ufffd", "") for t in found] == [best.text.strip() for best, *_ in ours]
     assert [t.unfinished for t in found] == [best.unfinished for best, *_ in ours]
     scores = [best.score for best, *_ in ours]
     assert [t.score for t in found] == pytest.approx(scores, abs=1e-4)
@@ -85,7 +87,7 @@ def test_the_plain_call_translates(tokenizers, tmp_path):
     ours = Translator(model, pair, decode).translate_n_best(texts, 1)
     finished = [index for index, (best, *_) in enumerate(ours) if not best.unfinished]
     assert len(finished) > 2
-    assert [found[i] for i in finished] == [ours[i][0].text.strip() for i in finished]
+    assert [found[i].replace("\ufffd", "") for i in finished] == [ours[i][0].text.strip() for i in finished]
 
 
 @pytest.mark.parametrize(
