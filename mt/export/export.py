@@ -20,7 +20,7 @@ from mt.export.usage import ARGOS_USAGE, CTRANSLATE2_USAGE, TRANSFORMERS_USAGE
 from mt.export.verify import LARGEST_LOSS, Sentences, Verification, sentences_to_verify, verify
 from mt.model.transformer import Transformer
 from mt.tensors import copy_weights
-from mt.translation.ctranslate2_engine import RECORD, CTranslate2Translator, read_record
+from mt.translation.ctranslate2_engine import EXHAUSTIVE, RECORD, CTranslate2Translator, read_record
 from mt.translation.translator import Translator, load_translator, longest_output
 from mt.versions import mt_version
 
@@ -166,7 +166,7 @@ def _to_ctranslate2(
 ) -> Verification:
     quantization = request.quantization or "float32"
     convert(folder, config, translator, quantization)
-    engine = CTranslate2Translator(folder, translator.tokenizers, translator.decode, "cpu")
+    engine = CTranslate2Translator(folder, translator.tokenizers, translator.decode, "cpu", EXHAUSTIVE)
 
     def consume(texts: list[str]) -> list:
         return [best for best, *_ in engine.translate_n_best(texts, 1)]
@@ -226,7 +226,7 @@ def _to_argos(
     save_ctranslate2_model(package / "model", settings, own.state_dict(), tokenizers, positions, quantization)
     (package / "sentencepiece.model").write_bytes(tokenizers.source.model_bytes)
     argos.write_metadata(package, source, target)
-    engine = CTranslate2Translator(package / "model", tokenizers, decode, "cpu")
+    engine = CTranslate2Translator(package / "model", tokenizers, decode, "cpu", EXHAUSTIVE)
 
     def consume(texts: list[str]) -> list:
         return [best for best, *_ in engine.translate_n_best(texts, 1)]

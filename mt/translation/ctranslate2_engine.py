@@ -5,8 +5,8 @@ it is asked to return it), a longest output of its own for each source (so sourc
 together), sources cut at decode.max_source_tokens, <pad>, <unk> and <s> never in an output.
 
 Where results can differ:
-- CTranslate2 ends a sentence after so many finished hypotheses as beam_size * patience says, ours when no live one can
-  win any more. PATIENCE makes that a matter of outputs near their longest length.
+- CTranslate2 ends a sentence after beam_size * patience finished hypotheses, ours when no live one can win any more.
+  With PATIENCE seldom a better one is missed; with EXHAUSTIVE, which takes longer, never.
 - <pad>, <unk> and <s> take places in its beam, and are left out afterwards; a source for which nothing else remains is
   searched again without them, which spreads their share of probability over the other tokens.
 - An output that reaches its longest length is compared by score with those that ended; here too the latter go first.
@@ -25,7 +25,8 @@ from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from mt.translation.beam import Hypothesis
 from mt.translation.translator import LineTranslator, longest_output
 
-PATIENCE = 4  # finished hypotheses that a search waits for, as a multiple of beam_size
+PATIENCE = 4.0  # finished hypotheses that a search waits for, as a multiple of beam_size
+EXHAUSTIVE = 1e6  # more than there can be: each sentence is searched up to its longest output
 RECORD = "export.json"  # what mt export writes into a folder, and knows it by
 INSTALL = "pip install ctranslate2, or mt with its extra [export]"
 
@@ -33,13 +34,20 @@ INSTALL = "pip install ctranslate2, or mt with its extra [export]"
 class CTranslate2Translator(LineTranslator):
     """A folder in CTranslate2's format with our tokenizers and search settings.
 
-    device: auto, cpu, cuda or cuda:N. Raises ValueError where ctranslate2 is not installed, or cannot load the model or
-    use the device.
+    device: auto, cpu, cuda or cuda:N; patience: PATIENCE or EXHAUSTIVE. Raises ValueError where ctranslate2 is not
+    installed, or cannot load the model or use the device.
     """
 
-    def __init__(self, folder: Path, tokenizers: TokenizerPair, decode: DecodeConfig, device: str = "auto") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: TokenizerPair,
+        decode: DecodeConfig,
+        device: str = "auto",
+        patience: float = PATIENCE,
+    ) -> None:
         super().__init__(tokenizers, decode)
-        self._engine = _load(folder, device)
+        self._engine, self._patience = _load(folder, device), patience
         self._pieces = tokenizers.source.pieces(list(range(tokenizers.source.size)))
         target_pieces = tokenizers.target.pieces(list(range(tokenizers.target.size)))
         self._ids = {piece: i for i, piece in enumerate(target_pieces)}
@@ -74,7 +82,7 @@ class CTranslate2Translator(LineTranslator):
         """Returns the hypotheses of each source that hold nothing but pieces of text."""
         decode = self.decode
         beam = decode.beam_size
-        patience = PATIENCE if beam > 1 else 1
+        patience = self._patience if beam > 1 else 1
         results = self._engine.translate_batch(
             sources,
             beam_size=beam,

@@ -10,7 +10,7 @@ import torch
 from mt.config import DecodeConfig
 from mt.export.ctranslate2_model import QUANTIZATIONS, save_ctranslate2_model
 from mt.export.verify import score
-from mt.translation.ctranslate2_engine import CTranslate2Translator
+from mt.translation.ctranslate2_engine import EXHAUSTIVE, CTranslate2Translator
 from mt.translation.translator import Translation, Translator
 from tests.export.small_runs import MODEL, make_tokenizers, random_model, sentences
 
@@ -42,7 +42,7 @@ def tokenizers():
 def exported(folder: Path, model, tokenizers, decode: DecodeConfig, quantization: str = "float32"):
     """Returns our translator and CTranslate2's."""
     save_ctranslate2_model(folder, model.config, model.state_dict(), tokenizers, 300, quantization)
-    return Translator(model, tokenizers, decode), CTranslate2Translator(folder, tokenizers, decode, "cpu")
+    return Translator(model, tokenizers, decode), CTranslate2Translator(folder, tokenizers, decode, "cpu", EXHAUSTIVE)
 
 
 @pytest.mark.parametrize("changes", ARCHITECTURES, ids=lambda changes: "-".join(map(str, changes.values())))

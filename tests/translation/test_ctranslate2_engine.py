@@ -8,7 +8,12 @@ import torch
 from mt.config import DecodeConfig
 from mt.export.ctranslate2_model import save_ctranslate2_model
 from mt.tokenizer import UNK_ID
-from mt.translation.ctranslate2_engine import CTranslate2Translator, exported_decode, load_ctranslate2_translator
+from mt.translation.ctranslate2_engine import (
+    EXHAUSTIVE,
+    CTranslate2Translator,
+    exported_decode,
+    load_ctranslate2_translator,
+)
 from mt.translation.translator import Translator
 from tests.export.small_runs import MODEL, make_tokenizers, random_model, sentences
 
@@ -28,7 +33,9 @@ def make(tokenizers, tmp_path):
         model = model or random_model(RICH, tokenizers)
         save_ctranslate2_model(tmp_path, model.config, model.state_dict(), tokenizers, 1100, "float32")
         settings = DecodeConfig(**decode)
-        return Translator(model, tokenizers, settings), CTranslate2Translator(tmp_path, tokenizers, settings, "cpu")
+        return Translator(model, tokenizers, settings), CTranslate2Translator(
+            tmp_path, tokenizers, settings, "cpu", EXHAUSTIVE
+        )
 
     return make
 
