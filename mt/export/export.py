@@ -21,6 +21,7 @@ from mt.export.verify import LARGEST_LOSS, Sentences, Verification, sentences_to
 from mt.model.transformer import Transformer
 from mt.tensors import copy_weights
 from mt.translation.ctranslate2_engine import EXHAUSTIVE, RECORD, CTranslate2Translator, read_record
+from mt.translation.output import exit_on_signals
 from mt.translation.translator import Translator, load_translator, longest_output
 from mt.versions import mt_version
 
@@ -115,18 +116,19 @@ def _renamed_when_done(out: Path) -> Iterator[Path]:
     out = out.resolve()
     temporary, replaced = (out.with_name(f".{word}-{os.getpid()}-{out.name}") for word in ("tmp", "old"))
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        if (temporary / out.name).is_file():
-            os.replace(temporary / out.name, out)
-            return
-        if out.exists():
-            os.replace(out, replaced)
-        os.replace(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+    with exit_on_signals():
+        temporary.mkdir()
+        try:
+            yield temporary
+            if (temporary / out.name).is_file():
+                os.replace(temporary / out.name, out)
+                return
+            if out.exists():
+                os.replace(out, replaced)
+            os.replace(temporary, out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(replaced, ignore_errors=True)
 
 
 def positions_needed(decode: DecodeConfig) -> int:
