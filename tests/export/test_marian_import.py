@@ -126,7 +126,7 @@ def test_an_imported_run_is_fine_tuned_and_exported(tmp_path):
     with warnings.catch_warnings(action="ignore"):
         train(config, [])
     log = [json.loads(line) for line in (tmp_path / "tuned" / "log.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in log if line.get("event") == "validation"]
+    losses = [line["loss"] for line in log if line.get("event") == "valid"]
     assert losses[-1] < losses[0] - 0.3
     before, after = (load_translator(tmp_path / name, "cpu").model for name in ("parent", "tuned"))
     assert not torch.equal(before.output_bias, after.output_bias)
