@@ -26,6 +26,7 @@ from mt.translation.translator import Translator, load_translator, longest_outpu
 from mt.versions import mt_version
 
 TARGETS = ("ctranslate2", "transformers", "argos")
+CTRANSLATE2_POSITIONS = 1025  # CTranslate2 and Argos Translate read 1024 tokens and write 256, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def positions_needed(decode: DecodeConfig) -> int:
 
 def convert(folder: Path, config: TrainConfig, translator: Translator, quantization: str) -> None:
     """Writes a folder that load_ctranslate2_translator reads: the model, the tokenizers and the record."""
-    positions = positions_needed(translator.decode)
+    positions = max(positions_needed(translator.decode), CTRANSLATE2_POSITIONS)
     weights, model = translator.model.state_dict(), translator.model.config
     save_ctranslate2_model(folder, model, weights, translator.tokenizers, positions, quantization)
     translator.tokenizers.save(folder)
@@ -224,7 +225,7 @@ def _to_argos(
     adapted = Translator(own, tokenizers, decode)
     package = folder / argos.package_folder(source, target)
     (package / "model").mkdir(parents=True)
-    positions = positions_needed(decode)
+    positions = max(positions_needed(decode), CTRANSLATE2_POSITIONS)
     save_ctranslate2_model(package / "model", settings, own.state_dict(), tokenizers, positions, quantization)
     (package / "sentencepiece.model").write_bytes(tokenizers.source.model_bytes)
     argos.write_metadata(package, source, target)
