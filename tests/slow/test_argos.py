@@ -1,7 +1,7 @@
 """A package is installed and translated with by Argos Translate itself.
 
 Only its sentence splitter is replaced, by one that takes each text for a sentence: the real one fetches a model. Needs
-argostranslate, minisbd and sacremoses in the environment; Stanza, which Argos Translate imports as well, it does without.
+argostranslate, minisbd and sacremoses; Stanza, which Argos Translate imports as well, it does without.
 """
 
 import json
