@@ -236,7 +236,8 @@ def _to_argos(
 
     verification = verify(adapted, consume, sentences, target)
     notes = [
-        "Argos Translate searches with 4 beams and length penalty 0.2, whatever the run was tuned for.",
+        "Argos Translate searches with 4 beams and length penalty 0.2, whatever the run was tuned for, and computes in "
+        "the fastest type that the machine has, such as int8.",
         "A character of the target language that has no piece cannot be written: Argos Translate cannot put bytes "
         "together.",
     ]
