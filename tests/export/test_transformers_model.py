@@ -77,6 +77,8 @@ def test_logits_and_translations_are_ours(changes, joint, tokenizers, tmp_path):
 def test_the_plain_call_translates(tokenizers, tmp_path):
     pair = tokenizers[False]
     model = random_model(replace(MODEL, output_bias=True), pair)
+    with torch.no_grad():
+        model.output_bias[EOS_ID] += 4  # outputs end
     decode = DecodeConfig(beam_size=1, max_source_tokens=50)
     save_transformers_model(tmp_path, model.config, model.state_dict(), pair, decode, 111)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
