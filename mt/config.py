@@ -139,9 +139,13 @@ class ModelConfig:
     decoder_layers: int = 4
     norm_position: Literal["pre", "post"] = "pre"
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    positions: Literal["sinusoidal", "rotary"] = "sinusoidal"
+    norm_epsilon: float = 1e-6  # added to the variance
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
+    # sinusoidal: wavelengths from 2 pi to 10000 * 2 pi; sinusoidal_paper: the last one shorter than that, as in the
+    # paper and in Marian
+    positions: Literal["sinusoidal", "sinusoidal_paper", "rotary"] = "sinusoidal"
     tying: Literal["three_way", "decoder", "none"] = "three_way"  # which embeddings share weights with the output layer
+    output_bias: bool = False  # a bias for each target piece, as Marian has
     dropout: float = 0.1  # on embeddings and on the output of every sublayer
     attention_dropout: float = 0.0  # on attention weights
     activation_dropout: float = 0.0  # inside the feed-forward layer
@@ -154,6 +158,7 @@ class ModelConfig:
             f"model.d_model={self.d_model} must be a multiple of model.n_heads={self.n_heads}",
         )
         _require(self.d_model % 2 == 0, f"model.d_model={self.d_model}: must be even")
+        _in_range("model", "norm_epsilon", self.norm_epsilon, 1e-12, 1e-2)
         _require(
             self.positions != "rotary" or self.d_model // self.n_heads % 2 == 0,
             f"model.positions=rotary needs an even head size; d_model/n_heads is {self.d_model // self.n_heads}",

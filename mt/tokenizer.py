@@ -102,6 +102,10 @@ class Tokenizer:
         text = text.removeprefix(" ")  # the dummy prefix, which lets a word be the same piece everywhere
         return _SEPARATORS.sub(" ", text.replace("\ufffd", ""))
 
+    def is_byte(self, i: int) -> bool:
+        """Returns whether piece i stands for one byte of a character that has no piece of its own."""
+        return self._processor.is_byte(i)
+
     def pieces(self, ids: list[int]) -> list[str]:
         """Returns the piece of each id as SentencePiece writes it: ▁tea, <0xE9>, </s>."""
         return [self._processor.id_to_piece(i) for i in ids]

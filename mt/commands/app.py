@@ -7,6 +7,8 @@ import typer
 from mt.commands.average import average
 from mt.commands.compare import compare
 from mt.commands.evaluate import evaluate
+from mt.commands.export import export
+from mt.commands.import_marian import import_marian
 from mt.commands.train import train
 from mt.commands.translate import translate
 
@@ -26,6 +28,8 @@ app.command()(translate)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(average)
+app.command()(export)
+app.command("import")(import_marian)
 
 
 def show_version(wanted: bool) -> None:

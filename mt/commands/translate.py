@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 if TYPE_CHECKING:
-    from mt.translation.translator import Translation, Translator
+    from mt.translation.lines import LineTranslator, Translation
+    from mt.translation.sampling import Sampling
 
 LINES_AT_ONCE = 2000  # enough for full batches of similar lengths; little enough to see results on the way
 
@@ -69,8 +70,44 @@ def translate(
         bool,
         typer.Option("--json", help="Write a JSON object for each line: translations with scores, and what was cut."),
     ] = False,
+    prefix: Annotated[str | None, typer.Option(help="Every translation begins with this text.")] = None,
+    phrase: Annotated[list[str] | None, typer.Option(help="Every translation holds this; may be repeated.")] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(help="TSV of source and target terms: what holds the one is translated with the other."),
+    ] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(help="No translation holds this word or text; may be repeated.")
+    ] = None,
+    alternatives: Annotated[
+        int | None, typer.Option(help="Instead: up to so many words that can follow --prefix, with their probability.")
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(help="Draw so many translations of each line instead of searching."),
+    ] = None,
+    consensus: Annotated[
+        int | None, typer.Option(help="Draw so many, take the one most like all of them (minimum Bayes risk, chrF).")
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="Of what is drawn: below 1 likelier, above 1 freer.")] = 1,
+    top_k: Annotated[int, typer.Option(help="Draw each token among so many likeliest; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Draw among the likeliest tokens that make up this share.")] = 1,
+    epsilon: Annotated[float, typer.Option(help="Draw among tokens of at least this probability.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of --sample and --consensus.")] = 1,
+    together_with: Annotated[
+        list[Path] | None, typer.Option("--with", help="One more run for an ensemble; may be repeated.")
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="With --json: pieces, their log probabilities, and the alignment.")
+    ] = False,
+    decode: Annotated[
+        list[str] | None, typer.Option(help="Any other search setting: NAME=VALUE of decode; may be repeated.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
+    engine: Annotated[
+        str | None, typer.Option(help="mt, or ctranslate2, which RUN may be exported to. [default: what RUN is for]")
+    ] = None,
 ) -> None:
     """Translate text, a file or standard input with a trained model."""
     if text and input:
@@ -79,26 +116,86 @@ def translate(
         raise ValueError(f"--n-best={n_best}: must be at least 1")
     if as_json and scores:
         raise ValueError("--json writes the scores anyway: leave --scores out")
-    from mt.checkpoint import load_config
+    if details and not as_json:
+        raise ValueError("--details needs --json")
+    if engine not in (None, "mt", "ctranslate2"):
+        raise ValueError(f"--engine={engine}: must be mt or ctranslate2")
     from mt.documents.formats import document_format
+    from mt.export.engine import is_export, load_decode, load_engine, load_languages
     from mt.translation.evaluate import changed
-    from mt.translation.translator import load_translator
+    from mt.translation.glossary import Glossary
+    from mt.translation.sampling import Sampling
+    from mt.translation.translator import Guidance, load_translator
 
     kind = document_format(input, format)
-    decode = changed(load_config(run).decode, beam_size, length_penalty, no_repeat_ngram_size)
+    settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [])
+    terms = Glossary.read(glossary) if glossary else None
+
+    def guide(source: str) -> Guidance:
+        return Guidance(prefix or "", (*(phrase or ()), *(terms.targets_in(source) if terms else ())))
+
+    ours = {
+        "--prefix": prefix, "--phrase": phrase, "--glossary": glossary, "--forbid": forbid, "--with": together_with,
+        "--alternatives": alternatives, "--sample": sample, "--consensus": consensus, "--details": details,
+    }  # fmt: skip
+    drawn = Sampling(temperature, top_k, top_p, epsilon)
+    if drawn != Sampling() and not (sample or consensus):
+        raise ValueError("--temperature, --top-k, --top-p and --epsilon need --sample or --consensus")
+    exported = is_export(run)
+    if engine == "mt" and exported:
+        raise ValueError(f"--engine=mt: {run} is an export; leave --engine out, or give the run that it was made from")
+    if engine == "ctranslate2" or exported:
+        if given := [name for name, value in ours.items() if value]:
+            raise ValueError(f"{given[0]}: is of mt's own search: leave out it or --engine=ctranslate2")
+
+    def load() -> "LineTranslator":
+        if engine == "ctranslate2" or exported:
+            return load_engine(run, device, checkpoint, settings)
+        return load_translator(run, device, checkpoint, settings, together_with or (), forbid or (), guide)
+
+    instead = [name for name in ("--alternatives", "--sample", "--consensus") if ours[name]]
+    if len(instead) > 1:
+        raise ValueError(f"{' and '.join(instead)}: give one of them")
+    if instead and n_best > 1:
+        raise ValueError(f"--n-best={n_best}: has no meaning with {instead[0]}: leave it out")
     if kind == "text" and not (split_sentences or protect or field or new_field):
         at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
-        lines = _Lines(_lines(text, input), at_once, n_best, scores, as_json)
-        _write_lines(lines, output, lambda: load_translator(run, device, checkpoint, decode))
+        numbered = n_best > 1 or bool(sample)
+        job = _Lines(_lines(text, input), at_once, numbered, scores, as_json, details)
+        way = _Way(n_best, sample, consensus, drawn, seed)
+        if alternatives:
+            _write_alternatives(job, output, load, prefix or "", alternatives)
+        else:
+            _write_lines(job, output, load, way)
         return
-    _check_document(kind, text, field or new_field, n_best > 1 or scores or as_json)
+    _check_document(kind, text, field or new_field, n_best > 1 or scores or as_json or bool(instead))
     from mt.translation.documents import translate_file
 
     name = "TEXT" if text else "standard input" if input is None else str(input)
     whole = kind != "text"
     choices = split_sentences or whole, protect or whole, field, new_field
     with _binary(text, input) as file:
-        translate_file(run, kind, file, name, output, device, checkpoint, decode, *choices)
+        translate_file(kind, file, name, output, load_languages(run), load, *choices)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How lines are translated: by search, or by drawing."""
+
+    n_best: int
+    sample: int | None
+    consensus: int | None
+    sampling: "Sampling"
+    seed: int
+
+    def translate(self, translator: "LineTranslator", texts: list[str], first_line: int) -> list[list["Translation"]]:
+        if self.sample:
+            return translator.sample(texts, self.sample, self.sampling, self.seed, first_line=first_line)
+        if self.consensus:
+            return translator.translate_by_consensus(
+                texts, self.consensus, self.sampling, self.seed, first_line=first_line
+            )
+        return translator.translate_n_best(texts, self.n_best, first_line=first_line)
 
 
 @dataclass(frozen=True)
@@ -107,9 +204,10 @@ class _Lines:
 
     lines: Iterator[str]
     at_once: int
-    n_best: int
+    numbered: bool
     scores: bool
     as_json: bool
+    details: bool
 
 
 def _check_document(kind: str, text: list[str] | None, field: str | None, columns: bool) -> None:
@@ -123,7 +221,7 @@ def _check_document(kind: str, text: list[str] | None, field: str | None, column
         raise ValueError(f"--n-best, --scores and --json have no meaning with {kind}: leave them out")
 
 
-def _write_lines(job: _Lines, output: Path | None, load: Callable[[], "Translator"]) -> None:
+def _write_lines(job: _Lines, output: Path | None, load: Callable[[], "LineTranslator"], way: _Way) -> None:
     from mt.translation.output import open_output
 
     done = cut = unfinished = 0
@@ -131,10 +229,11 @@ def _write_lines(job: _Lines, output: Path | None, load: Callable[[], "Translato
         chunk = list(islice(job.lines, job.at_once))  # what is wrong shows before the model is loaded
         translator = load()
         while chunk:
-            results = translator.translate_n_best(chunk, job.n_best, first_line=done + 1)
-            for number, found in enumerate(results, done + 1):
-                number_shown = number if job.n_best > 1 else None
-                line = _json(number, found) if job.as_json else _format(number_shown, found, job.scores)
+            results = way.translate(translator, chunk, done + 1)
+            views = _views(translator, chunk, results) if job.details else [None] * len(chunk)
+            for number, (found, of_line) in enumerate(zip(results, views, strict=True), done + 1):
+                number_shown = number if job.numbered else None
+                line = _json(number, found, of_line) if job.as_json else _format(number_shown, found, job.scores)
                 file.write(line.encode())
                 cut += found[0].source_truncated
                 unfinished += found[0].unfinished
@@ -143,6 +242,52 @@ def _write_lines(job: _Lines, output: Path | None, load: Callable[[], "Translato
             chunk = list(islice(job.lines, job.at_once))
     if done > job.at_once and cut + unfinished:  # after more than one warning
         print(f"of {done} lines {cut} were cut and {unfinished} have an unfinished translation", file=sys.stderr)
+
+
+def _write_alternatives(
+    job: _Lines, output: Path | None, load: Callable[[], "LineTranslator"], prefix: str, count: int
+) -> None:
+    """Writes a line for each word: input line, probability, word, translation; or JSON, one object an input line."""
+    import json
+
+    from mt.translation.output import open_output
+
+    with open_output(output) as file:
+        translator = load()
+        for number, line in enumerate(job.lines, start=1):
+            found = translator.alternatives(line, prefix, count)
+            if job.as_json:
+                rows = [{"word": a.word, "probability": a.probability, "translation": a.translation} for a in found]
+                text = json.dumps({"line": number, "alternatives": rows}, ensure_ascii=False) + "\n"
+            else:
+                text = "".join(f"{number}\t{a.probability:.4f}\t{a.word}\t{a.translation}\n" for a in found)
+            file.write(text.encode())
+            file.flush()
+
+
+def _views(
+    translator: "LineTranslator", texts: list[str], results: list[list["Translation"]]
+) -> list[list[dict[str, object]]]:
+    """Returns for each translation of each text what --details adds to its JSON."""
+    flat = [(text, translation) for text, found in zip(texts, results, strict=True) for translation in found]
+    views = iter(translator.force([text for text, _ in flat], [translation.tokens for _, translation in flat]))
+    sides = translator.tokenizers
+    details = []
+    for text, found in zip(texts, results, strict=True):
+        own = []
+        for translation in found:
+            view = next(views)
+            source = sides.source.pieces(sides.source.encode([text])[0][: translator.decode.max_source_tokens])
+            own.append(
+                {
+                    "source_pieces": source if view else [],
+                    "pieces": sides.target.pieces(translation.tokens),
+                    "log_probabilities": view.log_probs if view else [],
+                    "alignment": " ".join(f"{s}-{t}" for s, t in view.alignment()) if view else "",
+                }
+            )
+        details.append(own)
+    return details
 
 
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
@@ -178,10 +323,12 @@ def _format(number: int | None, found: list["Translation"], scores: bool) -> str
     return "".join(lines)
 
 
-def _json(number: int, found: list["Translation"]) -> str:
+def _json(number: int, found: list["Translation"], details: list[dict[str, object]] | None) -> str:
     """Returns one line of JSON for one input line."""
     import json
 
     translations = [{"text": t.text, "score": t.score, "unfinished": t.unfinished} for t in found]
+    for own, more in zip(translations, details or [], strict=False):
+        own.update(more)
     row = {"line": number, "source_truncated": found[0].source_truncated, "translations": translations}
     return json.dumps(row, ensure_ascii=False) + "\n"

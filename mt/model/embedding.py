@@ -7,25 +7,31 @@ import torch
 from torch import Tensor, nn
 
 
-def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+def sinusoids(positions: Tensor, d_model: int, paper: bool = False) -> Tensor:
     """Returns [N, D] float32 for positions [N]: sines in the first half of the columns, cosines in the second.
 
-    The paper interleaves them; the order of columns makes no difference to a learned projection.
+    The paper interleaves them; the order of columns makes no difference to a learned projection. paper: its rates,
+    10000^(-2i/D), of which the slowest is faster than 1/10000.
     """
     half = d_model // 2
-    rates = torch.exp(torch.arange(half, device=positions.device) * (-math.log(10_000.0) / max(half - 1, 1)))
+    steps = half if paper else max(half - 1, 1)
+    rates = torch.exp(torch.arange(half, device=positions.device) * (-math.log(10_000.0) / steps))
     angles = positions[:, None].float() * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 class Embedding(nn.Module):
-    """Embeds tokens [N] as [N, D]: rows of the table times sqrt(D), plus sinusoidal positions unless rotary."""
+    """Embeds tokens [N] as [N, D]: rows of the table times sqrt(D), plus sinusoidal positions unless rotary.
 
-    def __init__(self, vocabulary_size: int, d_model: int, sinusoidal: bool) -> None:
+    positions: ModelConfig.positions.
+    """
+
+    def __init__(self, vocabulary_size: int, d_model: int, positions: str) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, d_model))
-        self.sinusoidal = sinusoidal
-        self.register_buffer("table", sinusoids(torch.arange(512), d_model), persistent=False)  # grows when needed
+        self.sinusoidal, self.paper = positions != "rotary", positions == "sinusoidal_paper"
+        table = sinusoids(torch.arange(512), d_model, self.paper)  # grows when needed
+        self.register_buffer("table", table, persistent=False)
 
     def forward(self, tokens: Tensor, positions: Tensor, longest: int) -> Tensor:
         d_model = self.weight.shape[1]
@@ -34,7 +40,7 @@ class Embedding(nn.Module):
             return x
         if longest > self.table.shape[0]:
             size = 1 << (longest - 1).bit_length()
-            self.table = sinusoids(torch.arange(size, device=self.table.device), d_model)
+            self.table = sinusoids(torch.arange(size, device=self.table.device), d_model, self.paper)
         return x + self.table[positions].to(x.dtype)
 
 

@@ -12,8 +12,8 @@ from mt.model.layout import Layout
 
 def make_norm(config: ModelConfig) -> nn.Module:
     if config.norm == "rms_norm":
-        return nn.RMSNorm(config.d_model, eps=1e-6)
-    return nn.LayerNorm(config.d_model, eps=1e-6)
+        return nn.RMSNorm(config.d_model, eps=config.norm_epsilon)
+    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
 
 
 class SelfAttention(nn.Module):
@@ -94,6 +94,8 @@ class FeedForward(nn.Module):
             x = F.silu(gate) * x
         elif self.activation == "gelu":
             x = F.gelu(x)
+        elif self.activation == "silu":
+            x = F.silu(x)
         else:
             x = F.relu(x, inplace=True)
         return self.output(self.dropout(x))

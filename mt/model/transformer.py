@@ -31,9 +31,8 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig, source_vocabulary_size: int, target_vocabulary_size: int) -> None:
         super().__init__()
-        sinusoidal = config.positions == "sinusoidal"
         self.config = config
-        self.source_embedding = Embedding(source_vocabulary_size, config.d_model, sinusoidal)
+        self.source_embedding = Embedding(source_vocabulary_size, config.d_model, config.positions)
         if config.tying == "three_way":
             if source_vocabulary_size != target_vocabulary_size:
                 raise ValueError(
@@ -42,11 +41,12 @@ class Transformer(nn.Module):
                 )
             self.target_embedding = self.source_embedding
         else:
-            self.target_embedding = Embedding(target_vocabulary_size, config.d_model, sinusoidal)
+            self.target_embedding = Embedding(target_vocabulary_size, config.d_model, config.positions)
         if config.tying == "none":
             self.output_table = nn.Parameter(torch.empty(target_vocabulary_size, config.d_model))
         else:
             self.output_table = self.target_embedding.weight  # [V_tgt, D]
+        self.output_bias = nn.Parameter(torch.zeros(target_vocabulary_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
@@ -66,6 +66,8 @@ class Transformer(nn.Module):
             id(t): t for t in (self.source_embedding.weight, self.target_embedding.weight, self.output_table)
         }.values():
             nn.init.normal_(table, std=self.config.d_model**-0.5)
+        if self.output_bias is not None:
+            nn.init.zeros_(self.output_bias)
         for name, module in self.named_modules():
             if not isinstance(module, nn.Linear):
                 continue
@@ -129,8 +131,15 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns [N, V_tgt] float32 (float64 for a float64 model)."""
-        logits = nn.functional.linear(hidden, self.output_table)
+        logits = nn.functional.linear(hidden, self.output_table, self.output_bias)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    def factors(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns [N, D'] and [V_tgt, D'], whose products are the logits: a bias is one more column beside ones."""
+        if self.output_bias is None:
+            return hidden, self.output_table
+        with_ones = torch.cat([hidden, torch.ones_like(hidden[:, :1])], dim=1)
+        return with_ones, torch.cat([self.output_table, self.output_bias[:, None]], dim=1)
 
     @torch.inference_mode()
     def start(self, memory: Tensor, layout: Layout, beam_size: int) -> DecoderState:

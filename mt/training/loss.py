@@ -160,5 +160,5 @@ class PairLoss(nn.Module):
             source_layout, target_layout = source_layout.traceable(), target_layout.traceable()
         pair = batch.source, source_layout, batch.target_input, target_layout
         hidden = torch.cat([self.run(*pair), self.run(*pair)]) if self.r_drop else self.run(*pair)
-        targets, table = batch.target_output, self.model.output_table
-        return smoothed_cross_entropy(hidden, table, targets, self.smoothing, batch.target_tokens, self.r_drop)
+        factors, targets = self.model.factors(hidden), batch.target_output
+        return smoothed_cross_entropy(*factors, targets, self.smoothing, batch.target_tokens, self.r_drop)

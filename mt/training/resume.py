@@ -16,8 +16,8 @@ FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the 
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")
 FREE = ("resume", "run_dir", "device", "data.cache_dir", "trainer.max_session_minutes")  # say where and how, not what
 LIMITS = tuple(f"trainer.{name}" for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"))
-SHAPE = ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "norm_position", "norm", "activation",
-         "positions", "tying")  # fmt: skip
+SHAPE = ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "norm_position", "norm", "norm_epsilon",
+         "activation", "positions", "tying", "output_bias")  # fmt: skip
 LOCK = ".lock"
 # by a start that ended before config.yaml made the folder a run
 LEFT_BEFORE_A_RUN_BEGINS = ("log.jsonl", "tensorboard", "cache", LOCK, "checkpoints", "tokenizer", "versions.json")

@@ -60,7 +60,7 @@ def validate(
         batch = batch.to(model.device)
         with autocast:
             hidden = model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
-            loss = smoothed_cross_entropy(hidden, model.output_table, batch.target_output, 0.0, batch.target_tokens)
+            loss = smoothed_cross_entropy(*model.factors(hidden), batch.target_output, 0.0, batch.target_tokens)
         total += float(loss.negative_log_likelihood)
         tokens += loss.tokens
     total, tokens = group.table([total, tokens]).sum(0).tolist()

@@ -6,27 +6,23 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from mt.checkpoint import load_config
-from mt.config import DecodeConfig
 from mt.documents.formats import translate_document
 from mt.documents.sentences import cut_long, space_between
 from mt.documents.tables import Fields
 from mt.documents.texts import TextTranslator
+from mt.translation.lines import LineTranslator
 from mt.translation.output import open_output
-from mt.translation.translator import Translator, load_translator
 
 _SHOWN_CHARACTERS, _SENTENCES_SHOWN = 40, 10  # in a warning
 
 
 def translate_file(
-    run_dir: Path | str,
     format: str,
     file: BinaryIO,
     name: str,
     output: Path | None,
-    device: str = "auto",
-    checkpoint: str = "best",
-    decode: DecodeConfig | None = None,
+    languages: tuple[str, str],
+    load: Callable[[], LineTranslator],
     split: bool = True,
     protect: bool = True,
     field: str | None = None,
@@ -34,18 +30,16 @@ def translate_file(
 ) -> None:
     """Writes the translation of a document in its own format to output, or to standard output; `name` is in messages.
 
-    `split` cuts texts into sentences, `protect` keeps placeholders; `field` of a table (default: the run's source
-    language, of TSV the first column) is translated into `new_field` (the target language). What is wrong with the
-    document mostly shows before the model is loaded. Raises ValueError for that, and for what load_translator refuses.
+    languages: of source and target. `load` is called where there is something to translate: what is wrong with the
+    document mostly shows before. `split` cuts texts into sentences, `protect` keeps placeholders; `field` of a table
+    (default: the source language, of TSV the first column) is translated into `new_field` (the target language).
+    Raises ValueError for a wrong document.
     """
-    data = load_config(Path(run_dir)).data
-    default_field = "0" if format == "tsv" else data.source_language
-    fields = Fields(field or default_field, new_field or data.target_language)
-    languages = data.source_language, data.target_language
+    fields = Fields(field or ("0" if format == "tsv" else languages[0]), new_field or languages[1])
 
     @cache
     def loaded() -> Callable[[list[str]], list[str]]:
-        return sentence_translator(load_translator(run_dir, device, checkpoint, decode), *languages)
+        return sentence_translator(load(), *languages)
 
     def translate(sentences: list[str]) -> list[str]:
         return loaded()(sentences) if sentences else []
@@ -57,7 +51,7 @@ def translate_file(
 
 
 def sentence_translator(
-    translator: Translator, source_language: str, target_language: str
+    translator: LineTranslator, source_language: str, target_language: str
 ) -> Callable[[list[str]], list[str]]:
     """Returns a function from sentences to their translations, which cuts what is too long instead of leaving it out.
 

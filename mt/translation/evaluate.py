@@ -2,16 +2,19 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from mt.checkpoint import MODEL, load_config, pointed, read_state
 from mt.config import CorpusConfig, DataConfig, DecodeConfig
 from mt.data.corpus import read_lines
 from mt.evaluation.comet import find_comet, score_comet
 from mt.evaluation.metrics import Score, bleu_tokenizer, check_seed, make_bleu, score_with_intervals
+from mt.mapping import from_mapping
 from mt.model.device import resolve_device
 from mt.translation.results import (
     Texts,
@@ -61,14 +64,24 @@ def changed(
     beam_size: int | None,
     length_penalty: float | None,
     no_repeat_ngram_size: int | None = None,
+    others: Sequence[str] = (),
 ) -> DecodeConfig:
-    """Returns the search settings with what is not None replaced. Raises ValueError for a value out of range."""
+    """Returns the search settings with what is not None replaced, and then others, each NAME=VALUE.
+
+    Raises ValueError for an unknown name or a value out of range.
+    """
     given = {
         "beam_size": beam_size,
         "length_penalty": length_penalty,
         "no_repeat_ngram_size": no_repeat_ngram_size,
     }
-    return dataclasses.replace(decode, **{name: value for name, value in given.items() if value is not None})
+    changes = {name: value for name, value in given.items() if value is not None}
+    for setting in others:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--decode {setting!r}: expected NAME=VALUE, such as repetition_penalty=1.2")
+        changes[name] = yaml.safe_load(value)
+    return from_mapping(DecodeConfig, {**dataclasses.asdict(decode), **changes}, "decode")
 
 
 def evaluate(

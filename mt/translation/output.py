@@ -54,7 +54,7 @@ def _open(path: Path | None) -> Iterator[BinaryIO]:
     path = path.resolve()  # through a link to the file that it names
     check_folder(path)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")  # two programs may write to one name
-    with _exit_on_signals():
+    with exit_on_signals():
         try:
             with temporary.open("wb") as file:
                 yield file
@@ -66,7 +66,7 @@ def _open(path: Path | None) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _exit_on_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Lets SIGTERM and SIGHUP raise SystemExit (SIGINT raises KeyboardInterrupt), where they would end the program."""
 
     def leave(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,6 @@
-"""From strings to strings: the one way to decode, for validation, the command line and servers."""
+"""From strings to strings with our own models and search: for validation, the command line and servers."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import torch
 
 from mt.checkpoint import check_tokenizer, load_config, load_tokenizers, load_weights, pointed, read_state
 from mt.config import DecodeConfig
-from mt.data.clean import is_empty
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.model.layout import Layout
@@ -21,6 +19,7 @@ from mt.translation.beam import Hypothesis, beam_search
 from mt.translation.constrained import constrained_search
 from mt.translation.ensemble import Ensemble
 from mt.translation.forced import Forced, force
+from mt.translation.lines import LineTranslator, Translation, lines, longest_output
 from mt.translation.mbr import expected_chrf
 from mt.translation.phrases import Speller, longest_first, spaced
 from mt.translation.rules import (
@@ -33,17 +32,6 @@ from mt.translation.rules import (
     TargetPrefix,
 )
 from mt.translation.sampling import Sampling, sample
-
-_LINES_SHOWN = 10  # in a warning
-
-
-@dataclass(frozen=True)
-class Translation:
-    text: str  # one line
-    score: float  # sum of log probabilities in nats / length^length_penalty; 0 for an empty source
-    tokens: list[int]  # target ids without <s> and </s>
-    source_truncated: bool  # the source was longer than decode.max_source_tokens, and its end was not read
-    unfinished: bool  # stopped at its longest length, before </s>
 
 
 @dataclass(frozen=True)
@@ -63,12 +51,12 @@ class Alternative:
     translation: str  # the likeliest one that goes on so
 
 
-class Translator:
+class Translator(LineTranslator):
     """A model, or an ensemble, with its tokenizers and search settings.
 
-    Texts are translated each for itself: neighbours and batch sizes change only the speed (float32; in half precision
-    a near-tie can fall the other way). target_language, a code such as zh, says whether words have spaces between them.
-    forbidden: texts that no translation holds; in a language with spaces, that no word of it begins with.
+    target_language, a code such as zh, says whether words have spaces between them. forbidden: texts that no
+    translation holds; in a language with spaces, that no word of it begins with. guide: from a text to what its
+    translations by search are held to; a phrase that cannot be written with the target's pieces raises ValueError.
     """
 
     def __init__(
@@ -78,39 +66,21 @@ class Translator:
         decode: DecodeConfig,
         target_language: str = "en",
         forbidden: Sequence[str] = (),
+        guide: Callable[[str], Guidance] = lambda text: Guidance(),
     ) -> None:
-        self.model, self.tokenizers, self.decode = model, tokenizers, decode
+        super().__init__(tokenizers, decode)
+        self.model, self.guide = model, guide
         self.models = model.models if isinstance(model, Ensemble) else [model]
         self.speller = Speller(tokenizers.target, spaced(target_language))
         self._forbidden = [self.speller.written(text) for text in forbidden]
 
-    def translate(self, texts: list[str], progress: Callable[[int], None] | None = None) -> list[str]:
-        """Returns one line of text for each text, in order; see translate_n_best."""
-        return [translations[0].text for translations in self.translate_n_best(texts, 1, progress)]
-
-    def translate_n_best(
-        self,
-        texts: list[str],
-        n_best: int,
-        progress: Callable[[int], None] | None = None,
-        first_line: int = 1,
-        guidance: Sequence[Guidance] | None = None,
-        names: Sequence[str] | None = None,
-    ) -> list[list[Translation]]:
-        """Returns for each text, in order, its 1 to n_best best translations, which all differ in their text.
-
-        A text without visible characters has "" as its only translation. `progress` is called with the number of texts
-        done so far, after each batch. guidance: for each text. Warns of sources that were cut and of unfinished
-        translations, by the texts' own names or else by line numbers from first_line on. Raises ValueError where n_best
-        is more than decode.beam_size, or a phrase cannot be written with the target's pieces.
-        """
-        held_to = guidance or [Guidance()] * len(texts)
-
-        def search(sources: list[list[int]], of: list[int]) -> list[list[Hypothesis]]:
-            return self._search(sources, n_best, [held_to[index] for index in of])
-
-        found = self._translate(texts, search, progress, names or _lines(texts, first_line))
-        return [_without_equal_texts(translations) for translations in found]
+    def search(
+        self, texts: list[str], sources: list[list[int]], n_best: int
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        guidance = [self.guide(text) for text in texts]
+        return self._in_batches(
+            sources, lambda batch, own: self._search(own, n_best, [guidance[index] for index in batch])
+        )
 
     def sample(
         self,
@@ -126,14 +96,14 @@ class Translator:
         The same seed, line number and text give the same samples, whatever else is translated.
         """
 
-        def draw(sources: list[list[int]], of: list[int]) -> list[list[Hypothesis]]:
-            memory, layout = self._encode(sources)
-            seeds = [[seed, first_line + index] for index in of]
-            rules, penalty = self._rules(sources, [Guidance()] * len(sources)), self.decode.length_penalty
-            limits = self._limits(sources)
-            return sample(self.model, memory, layout, limits, count, sampling, seeds, penalty, rules)
+        def draw(batch: list[int], own: list[list[int]]) -> list[list[Hypothesis]]:
+            memory, layout = self._encode(own)
+            seeds = [[seed, first_line + index] for index in batch]
+            rules, penalty = self._rules(own, [Guidance()] * len(own)), self.decode.length_penalty
+            return sample(self.model, memory, layout, self._limits(own), count, sampling, seeds, penalty, rules)
 
-        return self._translate(texts, draw, progress, _lines(texts, first_line))
+        sources = self.sources(texts)
+        return self.results(sources, self._in_batches(sources, draw), progress, lines(texts, first_line))
 
     def translate_by_consensus(
         self,
@@ -157,7 +127,7 @@ class Translator:
 
     def force(self, texts: list[str], translations: list[list[int]]) -> list[Forced | None]:
         """Returns what the model thinks of each text's translation, given as ids; None for a text without content."""
-        sources = [self._cut(ids) for ids in self._sources(texts)]
+        sources = [self._cut(ids) for ids in self.sources(texts)]
         results: list[Forced | None] = [None] * len(texts)
         for batch in self._batches(sources):
             views = force(self.models, [sources[i] for i in batch], [translations[i] for i in batch])
@@ -167,7 +137,7 @@ class Translator:
 
     def alternatives(self, text: str, prefix: str, count: int) -> list[Alternative]:
         """Returns up to `count` different words that can follow a prefix of a translation, the likeliest first."""
-        source = self._cut(self._sources([text])[0])
+        source = self._cut(self.sources([text])[0])
         if not source:
             return []
         ways = beginnings(self.model, *self._encode([source]), self.speller, prefix, 2 * count)
@@ -186,54 +156,25 @@ class Translator:
                 found[word] = Alternative(word, way.probability, whole)
         return sorted(found.values(), key=lambda alternative: -alternative.probability)[:count]
 
-    def _translate(
-        self,
-        texts: list[str],
-        search: Callable[[list[list[int]], list[int]], list[list[Hypothesis]]],
-        progress: Callable[[int], None] | None,
-        names: Sequence[str],
-    ) -> list[list[Translation]]:
-        """Returns what `search` finds for each text; it gets the source ids of a batch and the indices of its texts."""
-        sources = self._sources(texts)
-        results = [[Translation("", 0.0, [], False, False)] for _ in texts]
-        done = sum(not ids for ids in sources)
+    def _in_batches(
+        self, sources: list[list[int]], search: Callable[[list[int], list[list[int]]], list[list[Hypothesis]]]
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """Yields, batch after batch, indices and what `search` finds; it gets the indices and their sources, cut."""
         training = [model for model in self.models if model.training]
         for model in training:  # only then: other threads may be translating
             model.eval()
         try:
             for batch in self._batches(sources):
-                for index, found in zip(batch, search([self._cut(sources[i]) for i in batch], batch), strict=True):
-                    truncated = len(sources[index]) > self.decode.max_source_tokens
-                    results[index] = [
-                        Translation(
-                            self.tokenizers.target.decode(h.tokens), h.score, h.tokens, truncated, not h.finished
-                        )
-                        for h in found
-                    ]
-                done += len(batch)
-                if progress is not None:
-                    progress(done)
+                yield batch, search(batch, [self._cut(sources[index]) for index in batch])
         finally:
             for model in training:
                 model.train()
-        self._warn(sources, results, names)
-        return results
-
-    def count_tokens(self, texts: list[str]) -> list[int]:
-        """Returns the number of source tokens of each text, </s> not counted."""
-        return [len(ids) for ids in self.tokenizers.source.encode(texts)] if texts else []
-
-    def _sources(self, texts: list[str]) -> list[list[int]]:
-        """Returns the ids of each text, none for a text without visible characters."""
-        ids = self.tokenizers.source.encode(texts) if texts else []
-        return [[] if is_empty(text) else own for text, own in zip(texts, ids, strict=True)]
 
     def _cut(self, ids: list[int]) -> list[int]:
         return ids[: self.decode.max_source_tokens]
 
     def _limits(self, sources: list[list[int]]) -> list[int]:
-        decode = self.decode
-        return [math.ceil(decode.max_length_ratio * len(ids)) + decode.max_length_offset for ids in sources]
+        return [longest_output(self.decode, len(ids)) for ids in sources]
 
     def _batches(self, sources: list[list[int]]) -> Iterator[list[int]]:
         """Yields indices of non-empty sources, the longest first, so that too little memory shows at once.
@@ -325,23 +266,6 @@ class Translator:
             scored.append(replace(hypothesis, score=score))
         return sorted(scored, key=lambda h: (not h.finished, -h.score))
 
-    def _warn(self, sources: list[list[int]], results: list[list[Translation]], names: Sequence[str]) -> None:
-        limit = self.decode.max_source_tokens
-        named = zip(names, sources, strict=True)
-        cut = [f"{name} ({len(ids)} tokens)" for name, ids in named if len(ids) > limit]
-        if cut:
-            warnings.warn(
-                f"cut to decode.max_source_tokens={limit} tokens, the rest is not translated: {_list(cut)}",
-                stacklevel=4,
-            )
-        unfinished = [name for name, found in zip(names, results, strict=True) if found[0].unfinished]
-        if unfinished:
-            warnings.warn(
-                f"{len(unfinished)} of {len(results)} translations reached their longest length (decode."
-                f"max_length_ratio, decode.max_length_offset) and are unfinished: {_list(unfinished)}",
-                stacklevel=4,
-            )
-
 
 def load_translator(
     run_dir: Path | str,
@@ -350,18 +274,19 @@ def load_translator(
     decode: DecodeConfig | None = None,
     together_with: Sequence[Path | str] = (),
     forbidden: Sequence[str] = (),
+    guide: Callable[[str], Guidance] = lambda text: Guidance(),
 ) -> Translator:
     """Returns a translator made of a run folder's model and tokenizers.
 
     `checkpoint` is best, last or the name of a folder below checkpoints/; `decode` replaces the run's search settings.
-    together_with: more runs, whose models form an ensemble with the first one's. forbidden: texts that no translation
-    holds. Raises ValueError where a file is missing, damaged or does not fit the others, or the device is not there.
+    together_with: more runs, whose models form an ensemble with the first one's. forbidden, guide: see Translator.
+    Raises ValueError where a file is missing, damaged or does not fit the others, or the device is not there.
     """
     run_dir = Path(run_dir)
     config, tokenizers = load_config(run_dir), load_tokenizers(run_dir)
     models = [_load_model(folder, tokenizers, device, checkpoint) for folder in (run_dir, *map(Path, together_with))]
     model = Ensemble(models) if together_with else models[0]
-    return Translator(model, tokenizers, decode or config.decode, config.data.target_language, forbidden)
+    return Translator(model, tokenizers, decode or config.decode, config.data.target_language, forbidden, guide)
 
 
 def _load_model(run_dir: Path, tokenizers: TokenizerPair, device: str, checkpoint: str) -> Transformer:
@@ -380,20 +305,3 @@ def _load_model(run_dir: Path, tokenizers: TokenizerPair, device: str, checkpoin
     if model.device.type == "cpu":
         keep_freed_memory()
     return model
-
-
-def _without_equal_texts(translations: list[Translation]) -> list[Translation]:
-    """Returns the best of each text: one text can be cut into pieces in several ways."""
-    by_text: dict[str, Translation] = {}
-    for translation in translations:
-        by_text.setdefault(translation.text, translation)
-    return list(by_text.values())
-
-
-def _lines(texts: list[str], first_line: int) -> list[str]:
-    return [f"line {line}" for line in range(first_line, first_line + len(texts))]
-
-
-def _list(lines: list[str]) -> str:
-    more = f" and {len(lines) - _LINES_SHOWN} more" if len(lines) > _LINES_SHOWN else ""
-    return ", ".join(lines[:_LINES_SHOWN]) + more

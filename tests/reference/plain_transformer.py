@@ -22,10 +22,10 @@ def norm(weights, name, kind, x):
     return centred / math.sqrt(np.mean(centred**2) + NORM_EPSILON) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
-def sinusoid(position, d_model):
-    """Sines in the first half, cosines in the second."""
+def sinusoid(position, d_model, paper=False):
+    """Sines in the first half, cosines in the second. paper: its rates, otherwise those that end at 1/10000."""
     half = d_model // 2
-    angles = [position / 10_000 ** (i / (half - 1)) for i in range(half)]
+    angles = [position / 10_000 ** (i / (half if paper else half - 1)) for i in range(half)]
     return np.array([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
 
 
@@ -81,6 +81,8 @@ def feed_forward(weights, name, config, row):
         inner = np.array([max(0.0, z) for z in inner])
     elif config.activation == "gelu":
         inner = np.array([z * 0.5 * (1 + math.erf(z / math.sqrt(2))) for z in inner])
+    elif config.activation == "silu":
+        inner = np.array([z / (1 + math.exp(-z)) for z in inner])
     else:
         gate, value = np.split(inner, 2)
         inner = gate / (1 + np.exp(-gate)) * value
@@ -97,8 +99,9 @@ def residual(weights, name, config, x, sublayer):
 
 def embed(table, tokens, config):
     x = [table[t] * math.sqrt(config.d_model) for t in tokens]
-    if config.positions == "sinusoidal":
-        x = [row + sinusoid(i, config.d_model) for i, row in enumerate(x)]
+    if config.positions != "rotary":
+        paper = config.positions == "sinusoidal_paper"
+        x = [row + sinusoid(i, config.d_model, paper) for i, row in enumerate(x)]
     return x
 
 
@@ -133,5 +136,5 @@ def log_probabilities(weights, config, source, target):
             lambda h, at=at: [feed_forward(weights, f"{at}.feed_forward", config, row) for row in h],
         )  # fmt: skip
     x = [norm(weights, "decoder_norm", config.norm, row) for row in x] if pre else x
-    logits = np.array([weights["output_table"] @ row for row in x])
+    logits = np.array([weights["output_table"] @ row for row in x]) + weights.get("output_bias", 0)
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))

@@ -29,6 +29,9 @@ SHAPES = [
             ("swiglu", "rms_norm", "three_way"),
         ],
     )
+] + [
+    dict(norm_position="post", positions="sinusoidal_paper", activation="silu", tying="decoder", output_bias=True),
+    dict(norm_position="pre", positions="sinusoidal_paper", activation="relu", tying="three_way", output_bias=True),
 ]
 
 
@@ -38,18 +41,20 @@ def build(settings):
     with torch.no_grad():
         for parameter in model.parameters():  # biases and norms too, which begin at 0 and 1
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    exact = torch.from_numpy(np.array([plain.sinusoid(i, 12) for i in range(40)]))
+    paper = model.config.positions == "sinusoidal_paper"
+    exact = torch.from_numpy(np.array([plain.sinusoid(i, 12, paper) for i in range(40)]))
     for embedding in (model.source_embedding, model.target_embedding):
         embedding.table = exact  # mt's own is float32
     return model
 
 
-def test_sinusoids_follow_the_formula():
-    ours = sinusoids(torch.arange(40), 12).double().numpy()
-    assert np.abs(ours - [plain.sinusoid(i, 12) for i in range(40)]).max() < 1e-5
+@pytest.mark.parametrize("paper", [False, True])
+def test_sinusoids_follow_the_formula(paper):
+    ours = sinusoids(torch.arange(40), 12, paper).double().numpy()
+    assert np.abs(ours - [plain.sinusoid(i, 12, paper) for i in range(40)]).max() < 1e-5
 
 
-@pytest.mark.parametrize("settings", SHAPES, ids=lambda settings: "-".join(settings.values()))
+@pytest.mark.parametrize("settings", SHAPES, ids=lambda settings: "-".join(map(str, settings.values())))
 def test_log_probabilities_equal_the_plain_model(settings):
     model = build(settings)
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}

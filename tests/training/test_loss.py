@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mt.config import ModelConfig
+from mt.model.transformer import Transformer
 from mt.training import loss as room
 from mt.training.loss import smoothed_cross_entropy
 
@@ -63,6 +65,23 @@ def test_r_drop_of_two_equal_passes_is_the_plain_loss():
     plain = smoothed_cross_entropy(hidden, table, targets, 0.1, 9)
     twice = smoothed_cross_entropy(hidden.repeat(2, 1), table, targets, 0.1, 9, 5.0)
     assert float(twice.smoothed) == pytest.approx(float(plain.smoothed), rel=1e-6)
+
+
+def test_an_output_bias_joins_in_values_and_gradients():
+    torch.manual_seed(0)
+    model = Transformer(ModelConfig(8, 8, 2, 1, 1, output_bias=True), 13, 13).double()
+    torch.nn.init.normal_(model.output_bias)
+    hidden = torch.randn(50, 8, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(1, 13, (50,))
+    inputs = hidden, model.output_table, model.output_bias
+    logits = hidden @ model.output_table.T + model.output_bias
+    torch.testing.assert_close(model.logits(hidden), logits)
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.1)
+    loss = smoothed_cross_entropy(*model.factors(hidden), targets, 0.1, 50).smoothed
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+    found, wanted = torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs)
+    for grad, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(grad, want, rtol=0, atol=1e-12)
 
 
 def from_logits(logits, targets, smoothing=0.1):

@@ -1,0 +1,144 @@
+"""Whether an exported model translates as our own does: the same sentences through both, compared."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from mt.config import TrainConfig
+from mt.data.corpus import check_corpus, read_corpora, read_lines
+from mt.evaluation.metrics import Score, score_corpus
+from mt.model.layout import Layout
+from mt.tokenizer import BOS_ID, EOS_ID
+from mt.translation.lines import Translation
+from mt.translation.translator import Translator
+
+TIE = 1e-5  # scores that differ by less are equal, and which text wins is chance
+LARGEST_LOSS = 0.3  # BLEU that an export in fewer bits may lose without a warning
+
+Consume = Callable[[list[str]], list[Translation]]  # the exported model, through the library that will run it
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What an export is verified on."""
+
+    sources: list[str]
+    references: list[str] | None
+    origin: str  # for people
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that the exported model translates otherwise; both scores are our model's."""
+
+    source: str
+    ours: str
+    theirs: str
+    our_score: float
+    their_score: float
+
+    @property
+    def is_tie(self) -> bool:
+        return abs(self.our_score - self.their_score) < TIE
+
+
+@dataclass(frozen=True)
+class Verification:
+    sentences: int
+    origin: str
+    differences: list[Difference]
+    our_bleu: Score | None  # None: there were no references
+    their_bleu: Score | None
+
+    @property
+    def unexplained(self) -> list[Difference]:
+        return [difference for difference in self.differences if not difference.is_tie]
+
+    @property
+    def bleu_loss(self) -> float | None:
+        return None if self.our_bleu is None else self.our_bleu.value - self.their_bleu.value
+
+    def lines(self) -> list[str]:
+        """Returns what was found, for people."""
+        same = self.sentences - len(self.differences)
+        ties = len(self.differences) - len(self.unexplained)
+        found = [
+            f"verified on {self.sentences} sentences ({self.origin}): {same} identical "
+            f"({100 * same / self.sentences:.2f}%), {ties} differ by a tie, {len(self.unexplained)} otherwise"
+        ]
+        if self.our_bleu is not None:
+            found.append(
+                f"BLEU {self.our_bleu.value:.2f} by mt, {self.their_bleu.value:.2f} exported: "
+                f"{-self.bleu_loss:+.2f} ({self.our_bleu.signature})"
+            )
+        return found
+
+
+def sentences_to_verify(config: TrainConfig, run_dir: Path, count: int, file: Path | None) -> Sentences:
+    """Returns the first `count` sentences of a file, or else of the run's validation corpora with their references.
+
+    Raises ValueError where there are none, naming --verify.
+    """
+    if file is not None:
+        sources = list(islice(read_lines(file), count))
+        if not sources:
+            raise ValueError(f"--verify {file}: holds no sentences")
+        return Sentences(sources, None, str(file))
+    remedy = "give sentences to compare translations of with --verify FILE"
+    if not config.data.valid:
+        raise ValueError(f"{run_dir}: the run has no data.valid; {remedy}")
+    try:
+        for name, corpus in config.data.valid.items():
+            check_corpus(corpus, config.data, f"data.valid.{name}")
+        pairs = list(islice(read_corpora(config.data.valid, config.data, "valid"), count))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"the run's validation sentences cannot be read ({error}); {remedy}") from error
+    return Sentences([s for s, _ in pairs], [t for _, t in pairs], "the run's data.valid")
+
+
+def verify(translator: Translator, consume: Consume, sentences: Sentences, target_language: str) -> Verification:
+    """Returns how the exported model's translations compare with our own, which are made on the CPU in float32."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of long and unfinished sentences, twice
+        ours = [best for best, *_ in translator.translate_n_best(sentences.sources, 1)]
+        theirs = consume(sentences.sources)
+        our_bleu = their_bleu = None
+        if sentences.references is not None:
+            our_bleu, their_bleu = (
+                score_corpus([t.text for t in made], sentences.references, target_language)["bleu"]
+                for made in (ours, theirs)
+            )
+    pairs = zip(sentences.sources, ours, theirs, strict=True)
+    differences = list(_differences(translator, pairs))
+    return Verification(len(ours), sentences.origin, differences, our_bleu, their_bleu)
+
+
+def _differences(
+    translator: Translator, pairs: "Iterator[tuple[str, Translation, Translation]]"
+) -> Iterator[Difference]:
+    for source, ours, theirs in pairs:
+        if ours.text != theirs.text:
+            scores = [score(translator, source, made) for made in (ours, theirs)]
+            yield Difference(source, ours.text, theirs.text, *scores)
+
+
+@torch.inference_mode()
+def score(translator: Translator, source: str, made: Translation) -> float:
+    """Returns the score that our model gives to a translation's tokens, as its search would: in nats / length^alpha."""
+    model, decode = translator.model, translator.decode
+    source_ids = translator.tokenizers.source.encode([source])[0][: decode.max_source_tokens] + [EOS_ID]
+    inputs = [BOS_ID, *made.tokens]
+    outputs = [*made.tokens, EOS_ID]
+    if made.unfinished:
+        inputs, outputs = inputs[:-1], outputs[:-1]
+    if not outputs:
+        return 0.0
+    stream, target = (torch.tensor(ids, device=model.device) for ids in (source_ids, inputs))
+    layouts = [Layout.from_lengths([len(ids)], model.device) for ids in (source_ids, inputs)]
+    log_probs = model.logits(model(stream, layouts[0], target, layouts[1])).log_softmax(1)
+    total = log_probs.gather(1, torch.tensor(outputs, device=model.device)[:, None]).sum()
+    return float(total) / len(outputs) ** decode.length_penalty

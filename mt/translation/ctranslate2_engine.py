@@ -1,0 +1,171 @@
+"""Translates by CTranslate2, with the interface and the results of Translator.
+
+Equal to our own search: score = sum of log probabilities / length^alpha with </s> counted (CTranslate2 counts it where
+it is asked to return it), a longest output of its own for each source (so sources of one length are translated
+together), sources cut at decode.max_source_tokens, <pad>, <unk> and <s> never in an output.
+
+Where results can differ:
+- CTranslate2 ends a sentence after beam_size * patience finished hypotheses, ours when no live one can win any more.
+  With PATIENCE seldom a better one is missed; with EXHAUSTIVE, which takes longer, never.
+- <pad>, <unk> and <s> take places in its beam, and are left out afterwards; a source for which nothing else remains is
+  searched again without them, which spreads their share of probability over the other tokens.
+- An output that reaches its longest length is compared by score with those that ended; here too the latter go first.
+- Sums in another order: near-ties can fall the other way, and with int8, int16 or half precision, more than ties.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mt.config import DecodeConfig
+from mt.mapping import from_mapping
+from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
+from mt.translation.beam import Hypothesis
+from mt.translation.lines import LineTranslator, longest_output
+
+PATIENCE = 4.0  # finished hypotheses that a search waits for, as a multiple of beam_size
+EXHAUSTIVE = 1e6  # more than there can be: each sentence is searched up to its longest output
+OURS_ALONE = "coverage_penalty", "repetition_penalty", "beam_groups", "min_length_ratio"  # settings of our own search
+RECORD = "export.json"  # what mt export writes into a folder, and knows it by
+INSTALL = "pip install ctranslate2, or mt with its extra [export]"
+
+
+class CTranslate2Translator(LineTranslator):
+    """A folder in CTranslate2's format with our tokenizers and search settings.
+
+    device: auto, cpu, cuda or cuda:N; patience: PATIENCE or EXHAUSTIVE. Raises ValueError where ctranslate2 is not
+    installed, or cannot load the model or use the device.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: TokenizerPair,
+        decode: DecodeConfig,
+        device: str = "auto",
+        patience: float = PATIENCE,
+    ) -> None:
+        super().__init__(tokenizers, decode)
+        self._engine, self._patience = _load(folder, device), patience
+        self._pieces = tokenizers.source.pieces(list(range(tokenizers.source.size)))
+        target_pieces = tokenizers.target.pieces(list(range(tokenizers.target.size)))
+        self._ids = {piece: i for i, piece in enumerate(target_pieces)}
+        self._never = [[target_pieces[i]] for i in (PAD_ID, UNK_ID, BOS_ID)]
+
+    def search(
+        self, texts: list[str], sources: list[list[int]], n_best: int
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        decode = self.decode
+        if not 1 <= n_best <= decode.beam_size:
+            raise ValueError(
+                f"n_best={n_best}: must be between 1 and decode.beam_size={decode.beam_size}; raise decode.beam_size"
+            )
+        lengths = [min(len(ids), decode.max_source_tokens) for ids in sources]
+        by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -lengths[i])
+        for length, group in itertools.groupby(by_length, key=lambda i: lengths[i]):
+            at_once = max(1, decode.batch_tokens // ((length + 1) * decode.beam_size))
+            members = list(group)
+            for start in range(0, len(members), at_once):
+                batch = members[start : start + at_once]
+                pieces = [[self._pieces[i] for i in sources[index][:length]] for index in batch]
+                yield batch, self._translate(pieces, longest_output(decode, length), n_best)
+
+    def _translate(self, sources: list[list[str]], longest: int, n_best: int) -> list[list[Hypothesis]]:
+        found = self._ask(sources, longest, [])
+        empty = [index for index, hypotheses in enumerate(found) if not hypotheses]
+        if empty:
+            again = self._ask([sources[index] for index in empty], longest, self._never)
+            for index, hypotheses in zip(empty, again, strict=True):
+                found[index] = hypotheses
+        return [sorted(hypotheses, key=lambda h: (not h.finished, -h.score))[:n_best] for hypotheses in found]
+
+    def _ask(self, sources: list[list[str]], longest: int, never: list[list[str]]) -> list[list[Hypothesis]]:
+        """Returns the hypotheses of each source that hold nothing but pieces of text."""
+        decode = self.decode
+        beam = decode.beam_size
+        patience = self._patience if beam > 1 else 1
+        results = self._engine.translate_batch(
+            sources,
+            beam_size=beam,
+            patience=patience,
+            num_hypotheses=round(beam * patience),  # all: those that ended can be worse than unfinished ones
+            length_penalty=decode.length_penalty,
+            no_repeat_ngram_size=decode.no_repeat_ngram_size,
+            max_input_length=0,
+            max_decoding_length=longest,
+            min_decoding_length=0,  # 1, the default, keeps </s> out of the first step's probabilities
+            return_scores=True,
+            return_end_token=True,
+            suppress_sequences=never or None,
+        )
+        return [
+            [
+                Hypothesis([i for i in ids if i != EOS_ID], score, EOS_ID in ids)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+                if min(ids := [self._ids[piece] for piece in pieces]) >= EOS_ID
+            ]
+            for result in results
+        ]
+
+
+def load_ctranslate2_translator(
+    folder: Path, device: str = "auto", decode: DecodeConfig | None = None
+) -> CTranslate2Translator:
+    """Returns a translator of a folder that mt export --to ctranslate2 wrote; `decode` replaces its search settings.
+
+    Raises ValueError where a file is missing or damaged, where the sources or outputs that `decode` allows are longer
+    than the model's table of positions, and as CTranslate2Translator.
+    """
+    record = read_record(folder)
+    if record.get("to") != "ctranslate2":
+        raise ValueError(f"{folder}: was exported to {record.get('to')}; mt translates by exports to ctranslate2 alone")
+    decode = decode or exported_decode(folder)
+    for name in OURS_ALONE:
+        if getattr(decode, name) != getattr(DecodeConfig(), name):
+            raise ValueError(
+                f"decode.{name}={getattr(decode, name)}: is a setting of mt's own search: leave it out, or translate "
+                "without --engine=ctranslate2"
+            )
+    positions = record.get("positions")
+    longest = max(decode.max_source_tokens + 1, longest_output(decode, decode.max_source_tokens))
+    if positions is not None and longest > positions:
+        raise ValueError(
+            f"decode.max_source_tokens={decode.max_source_tokens}: allows {longest} tokens, and the model in {folder} "
+            f"was exported for {positions}; lower it, or export again from a run with this setting"
+        )
+    return CTranslate2Translator(folder, TokenizerPair.load(folder), decode, device)
+
+
+def exported_decode(folder: Path) -> DecodeConfig:
+    """Returns the search settings that an export was made with. Raises ValueError as read_record."""
+    return from_mapping(DecodeConfig, read_record(folder).get("decode", {}), "decode")
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Returns what mt export noted in a folder. Raises ValueError where it did not write the folder."""
+    file = folder / RECORD
+    try:
+        record = json.loads(file.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read ({error.strerror}): no folder that mt export wrote") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: damaged ({' '.join(str(error).split())})") from error
+    if not isinstance(record, dict) or not str(record.get("made_by", "")).startswith("mt "):
+        raise ValueError(f"{file}: was not written by mt export")
+    return record
+
+
+def _load(folder: Path, device: str) -> Any:
+    """Returns a ctranslate2.Translator."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise ValueError(f"ctranslate2 is not installed: {INSTALL}") from error
+    kind, _, number = device.partition(":")
+    try:
+        return ctranslate2.Translator(str(folder), device=kind, device_index=int(number or 0))
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{folder}: CTranslate2 cannot load it on device={device}: {reason}") from error
