@@ -74,7 +74,7 @@ def translate(
     phrase: Annotated[list[str] | None, typer.Option(help="Every translation holds this; may be repeated.")] = None,
     glossary: Annotated[
         Path | None,
-        typer.Option(help="TSV of source and target terms: what holds the one is translated with the other."),
+        typer.Option(help="TSV of source and target terms: a line with the one is translated with the other."),
     ] = None,
     forbid: Annotated[
         list[str] | None, typer.Option(help="No translation holds this word or text; may be repeated.")
