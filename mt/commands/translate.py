@@ -1,18 +1,15 @@
 """mt translate: text in, text out, one line for one line; a document in, the same document out."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 if TYPE_CHECKING:
-    from mt.translation.lines import LineTranslator, Translation
-    from mt.translation.sampling import Sampling
+    from mt.translation.lines import LineTranslator
 
 LINES_AT_ONCE = 2000  # enough for full batches of similar lengths; little enough to see results on the way
 
@@ -122,8 +119,10 @@ def translate(
         raise ValueError(f"--engine={engine}: must be mt or ctranslate2")
     from mt.documents.formats import document_format
     from mt.export.engine import is_export, load_decode, load_engine, load_languages
+    from mt.translation.documents import translate_file
     from mt.translation.evaluate import changed
     from mt.translation.glossary import Glossary
+    from mt.translation.line_output import LineJob, Way, write_alternatives, write_lines
     from mt.translation.sampling import Sampling
     from mt.translation.translator import Guidance, load_translator
 
@@ -139,38 +138,26 @@ def translate(
         "--alternatives": alternatives, "--sample": sample, "--consensus": consensus, "--details": details,
     }  # fmt: skip
     drawn = Sampling(temperature, top_k, top_p, epsilon)
-    if drawn != Sampling() and not (sample or consensus):
-        raise ValueError("--temperature, --top-k, --top-p and --epsilon need --sample or --consensus")
-    exported = is_export(run)
-    if engine == "mt" and exported:
+    by_ctranslate2 = engine == "ctranslate2" or is_export(run)
+    _check_ways([name for name, value in ours.items() if value], n_best, drawn != Sampling(), by_ctranslate2)
+    if engine == "mt" and by_ctranslate2:
         raise ValueError(f"--engine=mt: {run} is an export; leave --engine out, or give the run that it was made from")
-    if engine == "ctranslate2" or exported:
-        if given := [name for name, value in ours.items() if value]:
-            raise ValueError(f"{given[0]}: is of mt's own search: leave out it or --engine=ctranslate2")
 
     def load() -> "LineTranslator":
-        if engine == "ctranslate2" or exported:
+        if by_ctranslate2:
             return load_engine(run, device, checkpoint, settings)
         return load_translator(run, device, checkpoint, settings, together_with or (), forbid or (), guide)
 
-    instead = [name for name in ("--alternatives", "--sample", "--consensus") if ours[name]]
-    if len(instead) > 1:
-        raise ValueError(f"{' and '.join(instead)}: give one of them")
-    if instead and n_best > 1:
-        raise ValueError(f"--n-best={n_best}: has no meaning with {instead[0]}: leave it out")
     if kind == "text" and not (split_sentences or protect or field or new_field):
         at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
-        numbered = n_best > 1 or bool(sample)
-        job = _Lines(_lines(text, input), at_once, numbered, scores, as_json, details)
-        way = _Way(n_best, sample, consensus, drawn, seed)
+        job = LineJob(_lines(text, input), at_once, n_best > 1 or bool(sample), scores, as_json, details)
         if alternatives:
-            _write_alternatives(job, output, load, prefix or "", alternatives)
+            write_alternatives(job, output, load, prefix or "", alternatives)
         else:
-            _write_lines(job, output, load, way)
+            write_lines(job, output, load, Way(n_best, sample, consensus, drawn, seed))
         return
-    _check_document(kind, text, field or new_field, n_best > 1 or scores or as_json or bool(instead))
-    from mt.translation.documents import translate_file
-
+    columns = n_best > 1 or scores or as_json or bool(alternatives or sample or consensus)
+    _check_document(kind, text, field or new_field, columns)
     name = "TEXT" if text else "standard input" if input is None else str(input)
     whole = kind != "text"
     choices = split_sentences or whole, protect or whole, field, new_field
@@ -178,36 +165,20 @@ def translate(
         translate_file(kind, file, name, output, load_languages(run), load, *choices)
 
 
-@dataclass(frozen=True)
-class _Way:
-    """How lines are translated: by search, or by drawing."""
+def _check_ways(given: list[str], n_best: int, cuts: bool, by_ctranslate2: bool) -> None:
+    """Raises ValueError for options, of those that our own search has alone, which do not go together.
 
-    n_best: int
-    sample: int | None
-    consensus: int | None
-    sampling: "Sampling"
-    seed: int
-
-    def translate(self, translator: "LineTranslator", texts: list[str], first_line: int) -> list[list["Translation"]]:
-        if self.sample:
-            return translator.sample(texts, self.sample, self.sampling, self.seed, first_line=first_line)
-        if self.consensus:
-            return translator.translate_by_consensus(
-                texts, self.consensus, self.sampling, self.seed, first_line=first_line
-            )
-        return translator.translate_n_best(texts, self.n_best, first_line=first_line)
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """Text lines, how many are translated at once, and what is written of each."""
-
-    lines: Iterator[str]
-    at_once: int
-    numbered: bool
-    scores: bool
-    as_json: bool
-    details: bool
+    cuts: whether --temperature and its like are given.
+    """
+    instead = [name for name in ("--alternatives", "--sample", "--consensus") if name in given]
+    if by_ctranslate2 and given:
+        raise ValueError(f"{given[0]}: is of mt's own search: leave it out, or --engine=ctranslate2")
+    if len(instead) > 1:
+        raise ValueError(f"{' and '.join(instead)}: give one of them")
+    if instead and n_best > 1:
+        raise ValueError(f"--n-best={n_best}: has no meaning with {instead[0]}: leave it out")
+    if cuts and not {"--sample", "--consensus"} & set(given):
+        raise ValueError("--temperature, --top-k, --top-p and --epsilon need --sample or --consensus")
 
 
 def _check_document(kind: str, text: list[str] | None, field: str | None, columns: bool) -> None:
@@ -219,75 +190,6 @@ def _check_document(kind: str, text: list[str] | None, field: str | None, column
     if columns:
         kind = f"format {kind}" if kind != "text" else "--split-sentences and --protect"
         raise ValueError(f"--n-best, --scores and --json have no meaning with {kind}: leave them out")
-
-
-def _write_lines(job: _Lines, output: Path | None, load: Callable[[], "LineTranslator"], way: _Way) -> None:
-    from mt.translation.output import open_output
-
-    done = cut = unfinished = 0
-    with open_output(output) as file:
-        chunk = list(islice(job.lines, job.at_once))  # what is wrong shows before the model is loaded
-        translator = load()
-        while chunk:
-            results = way.translate(translator, chunk, done + 1)
-            views = _views(translator, chunk, results) if job.details else [None] * len(chunk)
-            for number, (found, of_line) in enumerate(zip(results, views, strict=True), done + 1):
-                number_shown = number if job.numbered else None
-                line = _json(number, found, of_line) if job.as_json else _format(number_shown, found, job.scores)
-                file.write(line.encode())
-                cut += found[0].source_truncated
-                unfinished += found[0].unfinished
-            file.flush()
-            done += len(chunk)
-            chunk = list(islice(job.lines, job.at_once))
-    if done > job.at_once and cut + unfinished:  # after more than one warning
-        print(f"of {done} lines {cut} were cut and {unfinished} have an unfinished translation", file=sys.stderr)
-
-
-def _write_alternatives(
-    job: _Lines, output: Path | None, load: Callable[[], "LineTranslator"], prefix: str, count: int
-) -> None:
-    """Writes a line for each word: input line, probability, word, translation; or JSON, one object an input line."""
-    import json
-
-    from mt.translation.output import open_output
-
-    with open_output(output) as file:
-        translator = load()
-        for number, line in enumerate(job.lines, start=1):
-            found = translator.alternatives(line, prefix, count)
-            if job.as_json:
-                rows = [{"word": a.word, "probability": a.probability, "translation": a.translation} for a in found]
-                text = json.dumps({"line": number, "alternatives": rows}, ensure_ascii=False) + "\n"
-            else:
-                text = "".join(f"{number}\t{a.probability:.4f}\t{a.word}\t{a.translation}\n" for a in found)
-            file.write(text.encode())
-            file.flush()
-
-
-def _views(
-    translator: "LineTranslator", texts: list[str], results: list[list["Translation"]]
-) -> list[list[dict[str, object]]]:
-    """Returns for each translation of each text what --details adds to its JSON."""
-    flat = [(text, translation) for text, found in zip(texts, results, strict=True) for translation in found]
-    views = iter(translator.force([text for text, _ in flat], [translation.tokens for _, translation in flat]))
-    sides = translator.tokenizers
-    details = []
-    for text, found in zip(texts, results, strict=True):
-        own = []
-        for translation in found:
-            view = next(views)
-            source = sides.source.pieces(sides.source.encode([text])[0][: translator.decode.max_source_tokens])
-            own.append(
-                {
-                    "source_pieces": source if view else [],
-                    "pieces": sides.target.pieces(translation.tokens),
-                    "log_probabilities": view.log_probs if view else [],
-                    "alignment": " ".join(f"{s}-{t}" for s, t in view.alignment()) if view else "",
-                }
-            )
-        details.append(own)
-    return details
 
 
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
@@ -311,24 +213,3 @@ def _binary(text: list[str] | None, input: Path | None) -> AbstractContextManage
     if input is None:
         return nullcontext(sys.stdin.buffer)
     return gzip.open(input, "rb") if input.suffix.lower() == ".gz" else input.open("rb")
-
-
-def _format(number: int | None, found: list["Translation"], scores: bool) -> str:
-    """Returns the output lines of one input line."""
-    lines = []
-    for translation in found:
-        score = f"{translation.score:.4f}" if scores else None
-        columns = (None if number is None else str(number), score, translation.text)
-        lines.append("\t".join(column for column in columns if column is not None) + "\n")
-    return "".join(lines)
-
-
-def _json(number: int, found: list["Translation"], details: list[dict[str, object]] | None) -> str:
-    """Returns one line of JSON for one input line."""
-    import json
-
-    translations = [{"text": t.text, "score": t.score, "unfinished": t.unfinished} for t in found]
-    for own, more in zip(translations, details or [], strict=False):
-        own.update(more)
-    row = {"line": number, "source_truncated": found[0].source_truncated, "translations": translations}
-    return json.dumps(row, ensure_ascii=False) + "\n"
