@@ -32,7 +32,7 @@ from mt.training.loss import smoothed_cross_entropy
 from mt.training.monitor import Monitor
 from mt.training.trainer import Trainer
 
-OTHER_MASKS = 1 << 40  # added to the seeds of the masks
+OTHER_MASKS = 1_000_003  # added to the seeds of the masks, of which torch takes 32 bits
 COLUMNS: dict[str, frozenset[str]] = {
     "plain": frozenset(),
     "plain, other masks": frozenset({"other masks"}),
