@@ -8,15 +8,16 @@ rates are the same everywhere.
 """
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import bench_train
 import torch
 import torch.nn.functional as F
-from bench_setting import BETAS, CLIP_NORM, LABEL_SMOOTHING, LEARNING_RATE, SEED, SHAPES, VOCABULARY_SIZE
-from bench_train import prepare_corpus
+from bench_setting import BETAS, LABEL_SMOOTHING, LEARNING_RATE, SHAPES
 from torch import Tensor, nn
 
 from mt import config as c
@@ -115,19 +116,12 @@ class CurveTrainer(Trainer):
 
 
 def make_config(arguments: argparse.Namespace) -> c.TrainConfig:
-    shape = SHAPES["tiny"]
-    corpus = c.CorpusConfig(source=str(arguments.source), target=str(arguments.target))
-    return c.TrainConfig(
-        name="curves",
-        device="cpu",
-        data=c.DataConfig("en", "de", train={"main": corpus}, cache_dir=str(arguments.work / "cache")),
-        tokenizer=c.TokenizerConfig(vocabulary_size=VOCABULARY_SIZE),
-        model=c.ModelConfig(shape.d_model, shape.d_ff, shape.heads, shape.layers, shape.layers,
-                            dropout=arguments.dropout),
-        optim=c.OptimConfig(lr=LEARNING_RATE * 4, warmup_steps=50, beta1=BETAS[0], beta2=BETAS[1],
-                            clip_norm=CLIP_NORM, label_smoothing=LABEL_SMOOTHING),
-        trainer=c.TrainerConfig(seed=SEED, max_steps=arguments.updates, batch_tokens=arguments.batch_tokens),
-    )  # fmt: skip
+    """Returns the benchmark's settings, with a rate at which two hundred updates learn something."""
+    shape = dataclasses.replace(SHAPES["tiny"], dropout=arguments.dropout)
+    config = bench_train.make_config(arguments, shape)
+    config.optim.lr, config.optim.warmup_steps = 4 * LEARNING_RATE, 50
+    config.trainer.max_steps = arguments.updates
+    return config
 
 
 def curve(
@@ -167,7 +161,7 @@ def main(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
     config = make_config(arguments)
-    tokenizers, corpus = prepare_corpus(config)
+    tokenizers, corpus = bench_train.prepare_corpus(config)
     curves = {}
     for name, parts in COLUMNS.items():
         if arguments.dropout or name not in ("plain, other masks", "dropout"):
