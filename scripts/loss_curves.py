@@ -28,7 +28,6 @@ from mt.model.attention import attend_explicit, attend_grouped
 from mt.model.dropout import Dropout, seed_dropout
 from mt.tokenizer import PAD_ID, TokenizerPair
 from mt.training.distributed import Group
-from mt.training.lanes import Lanes, pieces_of
 from mt.training.loss import smoothed_cross_entropy
 from mt.training.monitor import Monitor
 from mt.training.trainer import Trainer
@@ -77,20 +76,17 @@ class CurveTrainer(Trainer):
             self.plain_adamw = torch.optim.AdamW(
                 self.model.parameters(), betas=BETAS, eps=self.config.optim.eps, weight_decay=0, foreach=False
             )
-        self.lanes = Lanes(self.pair_loss, torch.get_num_threads()) if "lanes" in parts else None
 
     def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float | Tensor, float | Tensor]:
-        if self.lanes is not None:
-            pieces = [piece for batch in batches for piece in batch.split(pieces_of(self.config.trainer.batch_tokens))]
-            total = self.lanes.backward(pieces, 1 / tokens, self._autocast)
-        else:
-            total = 0.0
-            for batch in batches:
-                seed_dropout(self.model, batch.dropout_seed + (OTHER_MASKS if "other masks" in self.parts else 0))
-                hidden = self.model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
-                smoothed, likelihood = self._loss(hidden, batch)
-                (smoothed / tokens).backward()
-                total += float(likelihood)
+        if "lanes" in self.parts:
+            return super().train_step(batches, tokens, monitor)
+        total = 0.0
+        for batch in batches:
+            seed_dropout(self.model, batch.dropout_seed + (OTHER_MASKS if "other masks" in self.parts else 0))
+            hidden = self.model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
+            smoothed, likelihood = self._loss(hidden, batch)
+            (smoothed / tokens).backward()
+            total += float(likelihood)
         self.model.leave_out_key_biases()
         return total, self._update(monitor, batches)
 

@@ -24,9 +24,7 @@ def curves_table(folder, capsys, **changes):
     for name, lines in (("t.en", SOURCE), ("t.de", TARGET)):
         (folder / name).write_text("".join(line + "\n" for line in lines * 30), encoding="utf-8")
     settings = dict(dropout=0.0, updates=6, every=3, batch_tokens=300, threads=2) | changes
-    loss_curves.main(
-        argparse.Namespace(source=folder / "t.en", target=folder / "t.de", work=folder, **settings)
-    )  # fmt: skip
+    loss_curves.main(argparse.Namespace(source=folder / "t.en", target=folder / "t.de", work=folder, **settings))
     head, _, *rows = capsys.readouterr().out.strip().split("\n")
     names = [cell.strip() for cell in head.split("|")[2:-1]]
     return names, [[float(cell) for cell in row.split("|")[2:-1]] for row in rows]
