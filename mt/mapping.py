@@ -13,11 +13,6 @@ from typing import Any, Literal, TypeVar
 T = TypeVar("T")
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)
-
-
 def suggest(word: str, known: typing.Iterable[str]) -> str:
     """Returns '; did you mean X?' for the nearest known word, or '' where none is near."""
     known = list(known)
@@ -44,7 +39,8 @@ def from_mapping(cls: type[T], mapping: Any, key: str = "") -> T:
     Missing keys take their defaults. Raises ValueError for an unknown key (with the nearest known one), a value of the
     wrong type, or a value out of range.
     """
-    _require(isinstance(mapping, dict), f"{key or 'the configuration'}: expected keys and values, got {mapping!r}")
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{key or 'the configuration'}: expected keys and values, got {mapping!r}")
     hints = typing.get_type_hints(cls)
     prefix = f"{key}." if key else ""
     for name in mapping:
@@ -77,14 +73,13 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
             raise ValueError(f"{key}={_one_line(value)}: must be one of {', '.join(choices)}{near}")
         return value
     if origin is dict:
-        _require(
-            isinstance(value, dict), f"{key}={value!r}: expected corpora by name, such as {{main: {{path: a.tsv}}}}"
-        )
+        if not isinstance(value, dict):
+            raise ValueError(f"{key}={value!r}: expected corpora by name, such as {{main: {{path: a.tsv}}}}")
         for name in map(str, value):
-            _require(
-                name.strip(". ") != "" and "/" not in name,
-                f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'",
-            )
+            if not name.strip(". ") or "/" in name:
+                raise ValueError(
+                    f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'"
+                )
         return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
         return from_mapping(hint, value, key)

@@ -8,15 +8,16 @@ rates are the same everywhere.
 """
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import bench_train
 import torch
 import torch.nn.functional as F
-from bench_setting import BETAS, CLIP_NORM, LABEL_SMOOTHING, LEARNING_RATE, SEED, SHAPES, VOCABULARY_SIZE
-from bench_train import prepare_corpus
+from bench_setting import BETAS, LABEL_SMOOTHING, LEARNING_RATE, SHAPES
 from torch import Tensor, nn
 
 from mt import config as c
@@ -27,12 +28,11 @@ from mt.model.attention import attend_explicit, attend_grouped
 from mt.model.dropout import Dropout, seed_dropout
 from mt.tokenizer import PAD_ID, TokenizerPair
 from mt.training.distributed import Group
-from mt.training.lanes import Lanes, pieces_of
 from mt.training.loss import smoothed_cross_entropy
 from mt.training.monitor import Monitor
 from mt.training.trainer import Trainer
 
-OTHER_MASKS = 1 << 40  # added to the seeds of the masks
+OTHER_MASKS = 1_000_003  # added to the seeds of the masks, of which torch takes 32 bits
 COLUMNS: dict[str, frozenset[str]] = {
     "plain": frozenset(),
     "plain, other masks": frozenset({"other masks"}),
@@ -76,20 +76,17 @@ class CurveTrainer(Trainer):
             self.plain_adamw = torch.optim.AdamW(
                 self.model.parameters(), betas=BETAS, eps=self.config.optim.eps, weight_decay=0, foreach=False
             )
-        self.lanes = Lanes(self.pair_loss, torch.get_num_threads()) if "lanes" in parts else None
 
     def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float | Tensor, float | Tensor]:
-        if self.lanes is not None:
-            pieces = [piece for batch in batches for piece in batch.split(pieces_of(self.config.trainer.batch_tokens))]
-            total = self.lanes.backward(pieces, 1 / tokens, self._autocast)
-        else:
-            total = 0.0
-            for batch in batches:
-                seed_dropout(self.model, batch.dropout_seed + (OTHER_MASKS if "other masks" in self.parts else 0))
-                hidden = self.model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
-                smoothed, likelihood = self._loss(hidden, batch)
-                (smoothed / tokens).backward()
-                total += float(likelihood)
+        if "lanes" in self.parts:
+            return super().train_step(batches, tokens, monitor)
+        total = 0.0
+        for batch in batches:
+            seed_dropout(self.model, batch.dropout_seed + (OTHER_MASKS if "other masks" in self.parts else 0))
+            hidden = self.model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
+            smoothed, likelihood = self._loss(hidden, batch)
+            (smoothed / tokens).backward()
+            total += float(likelihood)
         self.model.leave_out_key_biases()
         return total, self._update(monitor, batches)
 
@@ -115,19 +112,12 @@ class CurveTrainer(Trainer):
 
 
 def make_config(arguments: argparse.Namespace) -> c.TrainConfig:
-    shape = SHAPES["tiny"]
-    corpus = c.CorpusConfig(source=str(arguments.source), target=str(arguments.target))
-    return c.TrainConfig(
-        name="curves",
-        device="cpu",
-        data=c.DataConfig("en", "de", train={"main": corpus}, cache_dir=str(arguments.work / "cache")),
-        tokenizer=c.TokenizerConfig(vocabulary_size=VOCABULARY_SIZE),
-        model=c.ModelConfig(shape.d_model, shape.d_ff, shape.heads, shape.layers, shape.layers,
-                            dropout=arguments.dropout),
-        optim=c.OptimConfig(lr=LEARNING_RATE * 4, warmup_steps=50, beta1=BETAS[0], beta2=BETAS[1],
-                            clip_norm=CLIP_NORM, label_smoothing=LABEL_SMOOTHING),
-        trainer=c.TrainerConfig(seed=SEED, max_steps=arguments.updates, batch_tokens=arguments.batch_tokens),
-    )  # fmt: skip
+    """Returns the benchmark's settings, with a rate at which two hundred updates learn something."""
+    shape = dataclasses.replace(SHAPES["tiny"], dropout=arguments.dropout)
+    config = bench_train.make_config(arguments, shape)
+    config.optim.lr, config.optim.warmup_steps = 4 * LEARNING_RATE, 50
+    config.trainer.max_steps = arguments.updates
+    return config
 
 
 def curve(
@@ -167,7 +157,7 @@ def main(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
     config = make_config(arguments)
-    tokenizers, corpus = prepare_corpus(config)
+    tokenizers, corpus = bench_train.prepare_corpus(config)
     curves = {}
     for name, parts in COLUMNS.items():
         if arguments.dropout or name not in ("plain, other masks", "dropout"):
