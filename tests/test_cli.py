@@ -382,3 +382,37 @@ def test_python_api_names_the_version() -> None:
     assert mt.__version__
     with pytest.raises(AttributeError):
         mt.nothing  # noqa: B018
+
+
+def test_scores_of_given_translations_are_those_of_the_search(run_mt, run_dir, tmp_path):
+    (tmp_path / "source").write_text("the old ox sees me\n\nthe big cat sees us\n")
+    code, out, _ = run_mt("translate", run_dir, "--input", "source", "--json", "--details")
+    assert code == 0
+    found = [json.loads(line)["translations"][0] for line in out.splitlines()]
+    found = [one for one in found if one["text"]]
+    (tmp_path / "target").write_text("".join(f"{text}\n" for text in (found[0]["text"], "us", found[1]["text"])))
+    code, out, err = run_mt("score", run_dir, "--source", "source", "--target", "target", "--json")
+    assert code == 0 and "perplexity" in err
+    first, empty, last = map(json.loads, out.splitlines())
+    assert (empty["log_probability"], empty["tokens"], empty["pieces"]) == (0, 0, [])
+    for one, own in zip((first, last), found, strict=True):
+        assert one["pieces"] and len(one["log_probabilities"]) == one["tokens"] == len(one["pieces"]) + 1
+        assert one["log_probability"] == pytest.approx(sum(one["log_probabilities"]))
+        if one["pieces"] == own["pieces"]:
+            assert one["log_probabilities"][: len(own["pieces"])] == pytest.approx(
+                own["log_probabilities"][:-1], abs=1e-4
+            )
+    code, out, _ = run_mt("score", run_dir, "--source", "source", "--target", "target")
+    columns = [line.split(b"\t") for line in out.splitlines()]
+    assert [float(c[0]) for c in columns] == pytest.approx(
+        [one["log_probability"] for one in (first, empty, last)], abs=1e-4
+    )
+    assert [int(c[1]) for c in columns] == [first["tokens"], 0, last["tokens"]]
+
+
+def test_scoring_refuses_sides_of_unequal_length_and_leaves_no_file(run_mt, run_dir, tmp_path):
+    (tmp_path / "source").write_text("the old ox\nthe cat\n")
+    (tmp_path / "target").write_text("the old ox\n")
+    code, out, err = run_mt("score", run_dir, "--source", "source", "--target", "target", "--output", "scores")
+    assert (code, out) == (2, b"") and "lines" in err and err.count("\n") == 1
+    assert not (tmp_path / "scores").exists()

@@ -257,7 +257,10 @@ def test_no_code_reads_pickles() -> None:
     for file in Path(checkpoint.__file__).parent.rglob("*.py"):
         found = [line for line in file.read_text(encoding="utf-8").split("\n") if forbidden.search(line)]
         # omegaconf's loader is a yaml.SafeLoader that refuses duplicate keys
-        assert [line for line in found if "get_yaml_loader()" not in line] == [], file
+        found = [line for line in found if "get_yaml_loader()" not in line]
+        if file.name == "marian_import.py":  # others' weights: tensors alone, by torch's own restricted reader
+            found = [line for line in found if "weights_only=True" not in line]
+        assert found == [], file
 
 
 @pytest.mark.parametrize("command", COMMANDS)

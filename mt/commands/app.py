@@ -9,6 +9,7 @@ from mt.commands.compare import compare
 from mt.commands.evaluate import evaluate
 from mt.commands.export import export
 from mt.commands.import_marian import import_marian
+from mt.commands.score import score
 from mt.commands.train import train
 from mt.commands.translate import translate
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command(context_settings=passed_on, add_help_option=False)(train)
 app.command()(translate)
+app.command()(score)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(average)

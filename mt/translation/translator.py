@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -126,14 +127,25 @@ class Translator(LineTranslator):
         return found
 
     def force(self, texts: list[str], translations: list[list[int]]) -> list[Forced | None]:
-        """Returns what the model thinks of each text's translation, given as ids; None for a text without content."""
+        """Returns what the model thinks of each text's translation, given as ids; None for a text without content.
+
+        Longer translations than any output can be are cut (`longest_forced`).
+        """
         sources = [self._cut(ids) for ids in self.sources(texts)]
+        targets = [ids[: self.longest_forced] for ids in translations]
         results: list[Forced | None] = [None] * len(texts)
-        for batch in self._batches(sources):
-            views = force(self.models, [sources[i] for i in batch], [translations[i] for i in batch])
+        sides = zip(sources, targets, strict=True)
+        lengths = [max(len(source), len(target)) if source else 0 for source, target in sides]
+        for batch in self._batches(lengths):
+            views = force(self.models, [sources[i] for i in batch], [targets[i] for i in batch])
             for index, view in zip(batch, views, strict=True):
                 results[index] = view
         return results
+
+    @property
+    def longest_forced(self) -> int:
+        """The most tokens, </s> left out, that are read of a given translation."""
+        return longest_output(self.decode, self.decode.max_source_tokens)
 
     def alternatives(self, text: str, prefix: str, count: int) -> list[Alternative]:
         """Returns up to `count` different words that can follow a prefix of a translation, the likeliest first."""
@@ -159,13 +171,30 @@ class Translator(LineTranslator):
     def _in_batches(
         self, sources: list[list[int]], search: Callable[[list[int], list[list[int]]], list[list[Hypothesis]]]
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        """Yields, batch after batch, indices and what `search` finds; it gets the indices and their sources, cut."""
+        """Yields, batch after batch, indices and what `search` finds; it gets the indices and their sources, cut.
+
+        On a CPU each thread has a batch of its own: sharing the small operations of a step would cost more than it
+        gains.
+        """
+        limit = self.decode.max_source_tokens
+        threads = torch.get_num_threads() if self.model.device.type == "cpu" else 1
         training = [model for model in self.models if model.training]
         for model in training:  # only then: other threads may be translating
             model.eval()
+
+        def own(batch: list[int]) -> tuple[list[int], list[list[Hypothesis]]]:
+            return batch, search(batch, [self._cut(sources[index]) for index in batch])
+
         try:
-            for batch in self._batches(sources):
-                yield batch, search(batch, [self._cut(sources[index]) for index in batch])
+            batches = list(self._batches([min(len(ids), limit) for ids in sources], threads))
+            if threads == 1 or len(batches) < 2:
+                yield from map(own, batches)
+                return
+            lanes = ThreadPoolExecutor(threads, "search", initializer=torch.set_num_threads, initargs=(1,))
+            try:
+                yield from lanes.map(own, batches)
+            finally:
+                lanes.shutdown(cancel_futures=True)
         finally:
             for model in training:
                 model.train()
@@ -176,21 +205,23 @@ class Translator(LineTranslator):
     def _limits(self, sources: list[list[int]]) -> list[int]:
         return [longest_output(self.decode, len(ids)) for ids in sources]
 
-    def _batches(self, sources: list[list[int]]) -> Iterator[list[int]]:
-        """Yields indices of non-empty sources, the longest first, so that too little memory shows at once.
+    def _batches(self, lengths: list[int], at_least: int = 1) -> Iterator[list[int]]:
+        """Yields indices of all lengths but 0, the longest first, so that too little memory shows at once.
 
         The tokens of a batch, </s> counted, times the beam are at most decode.batch_tokens, or it is one sentence.
+        at_least: how many batches there should be, where there are enough sentences.
         """
-        limit = self.decode.max_source_tokens
-        lengths = [min(len(ids), limit) + 1 for ids in sources]
+        order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+        share = -(-sum(lengths[i] + 1 for i in order) // at_least)
+        most = max(min(self.decode.batch_tokens // self.decode.beam_size, share), 1)
         batch: list[int] = []
         tokens = 0
-        for index in sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -lengths[i]):
-            if batch and (tokens + lengths[index]) * self.decode.beam_size > self.decode.batch_tokens:
+        for index in order:
+            if batch and tokens + lengths[index] + 1 > most:
                 yield batch
                 batch, tokens = [], 0
             batch.append(index)
-            tokens += lengths[index]
+            tokens += lengths[index] + 1
         if batch:
             yield batch
 
