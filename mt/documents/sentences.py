@@ -9,7 +9,7 @@ _WIDE_STOP = re.compile(r"(?<=[。！？])(?=[^\s。！？…”’」』）】]
 # Clause punctuation that may end a part of a sentence that is too long.
 _CLAUSE_END = re.compile(r"(?<=[,;:)—])(?=\s)|(?<=[，；：、。！？،؛।])")
 _WORD_START = re.compile(r"(?<=\s)(?=\S)")
-_WITHOUT_SPACES = {"zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}  # between words and sentences
+WITHOUT_SPACES = {"zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}  # between words and between sentences
 
 
 def split_sentences(text: str, language: str) -> list[str]:
@@ -53,8 +53,8 @@ def space_between(before: str, space: str, after: str, source_language: str, tar
     """
     if not before or not after:
         return space
-    from_spaceless = primary_language(source_language) in _WITHOUT_SPACES
-    to_spaceless = primary_language(target_language) in _WITHOUT_SPACES
+    from_spaceless = primary_language(source_language) in WITHOUT_SPACES
+    to_spaceless = primary_language(target_language) in WITHOUT_SPACES
     wide = is_wide(before[-1]) or is_wide(after[0])
     if to_spaceless and wide and set(space) == {" "}:
         return ""

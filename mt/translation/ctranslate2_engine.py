@@ -1,8 +1,8 @@
 """Translates by CTranslate2, with the interface and the results of Translator.
 
 Equal to our own search: score = sum of log probabilities / length^alpha with </s> counted (CTranslate2 counts it where
-it is asked to return it), a longest output of its own for each source (so sources of one length are translated
-together), sources cut at decode.max_source_tokens, <pad>, <unk> and <s> never in an output.
+it is asked to return it), a longest output of its own for each source, sources cut at decode.max_source_tokens, <pad>,
+<unk> and <s> never in an output.
 
 Where results can differ:
 - CTranslate2 ends a sentence after beam_size * patience finished hypotheses, ours when no live one can win any more.
@@ -13,11 +13,12 @@ Where results can differ:
 - Sums in another order: near-ties can fall the other way, and with int8, int16 or half precision, more than ties.
 """
 
-import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from mt.config import DecodeConfig
 from mt.mapping import from_mapping
@@ -26,6 +27,7 @@ from mt.translation.beam import Hypothesis
 from mt.translation.lines import LineTranslator, longest_output
 
 PATIENCE = 4.0  # finished hypotheses that a search waits for, as a multiple of beam_size
+AT_ONCE = 500  # sources given to CTranslate2 together, which batches them; progress is told between
 EXHAUSTIVE = 1e6  # more than there can be: each sentence is searched up to its longest output
 OURS_ALONE = "coverage_penalty", "repetition_penalty", "beam_groups", "min_length_ratio"  # settings of our own search
 RECORD = "export.json"  # what mt export writes into a folder, and knows it by
@@ -62,17 +64,27 @@ class CTranslate2Translator(LineTranslator):
             raise ValueError(
                 f"n_best={n_best}: must be between 1 and decode.beam_size={decode.beam_size}; raise decode.beam_size"
             )
-        lengths = [min(len(ids), decode.max_source_tokens) for ids in sources]
-        by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -lengths[i])
-        for length, group in itertools.groupby(by_length, key=lambda i: lengths[i]):
-            at_once = max(1, decode.batch_tokens // ((length + 1) * decode.beam_size))
-            members = list(group)
-            for start in range(0, len(members), at_once):
-                batch = members[start : start + at_once]
-                pieces = [[self._pieces[i] for i in sources[index][:length]] for index in batch]
-                yield batch, self._translate(pieces, longest_output(decode, length), n_best)
+        cut = [ids[: decode.max_source_tokens] for ids in sources]
+        order = sorted((i for i, ids in enumerate(cut) if ids), key=lambda i: -len(cut[i]))
+        for start in range(0, len(order), AT_ONCE):
+            batch = order[start : start + AT_ONCE]
+            pieces = [[self._pieces[i] for i in cut[index]] for index in batch]
+            yield batch, self._translate(pieces, [longest_output(decode, len(cut[index])) for index in batch], n_best)
 
-    def _translate(self, sources: list[list[str]], longest: int, n_best: int) -> list[list[Hypothesis]]:
+    def _translate(self, sources: list[list[str]], limits: list[int], n_best: int) -> list[list[Hypothesis]]:
+        """Searches all up to the largest limit, and those again whose outputs came out longer than their own."""
+        found = self._best(sources, max(limits), n_best)
+        again: dict[int, list[int]] = {}
+        for index, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+            if any(len(h.tokens) + h.finished > limit for h in hypotheses):
+                again.setdefault(limit, []).append(index)
+        for limit, indices in again.items():
+            better = self._best([sources[index] for index in indices], limit, n_best)
+            for index, hypotheses in zip(indices, better, strict=True):
+                found[index] = hypotheses
+        return found
+
+    def _best(self, sources: list[list[str]], longest: int, n_best: int) -> list[list[Hypothesis]]:
         found = self._ask(sources, longest, [])
         empty = [index for index, hypotheses in enumerate(found) if not hypotheses]
         if empty:
@@ -88,6 +100,8 @@ class CTranslate2Translator(LineTranslator):
         patience = self._patience if beam > 1 else 1
         results = self._engine.translate_batch(
             sources,
+            max_batch_size=max(1, decode.batch_tokens // beam),
+            batch_type="tokens",
             beam_size=beam,
             patience=patience,
             num_hypotheses=round(beam * patience),  # all: those that ended can be worse than unfinished ones
@@ -164,8 +178,12 @@ def _load(folder: Path, device: str) -> Any:
     except ImportError as error:
         raise ValueError(f"ctranslate2 is not installed: {INSTALL}") from error
     kind, _, number = device.partition(":")
+    # a thread for each batch: several threads in the small operations of one step gain little
+    threads = torch.get_num_threads() if kind == "cpu" or not ctranslate2.get_cuda_device_count() else 1
     try:
-        return ctranslate2.Translator(str(folder), device=kind, device_index=int(number or 0))
+        return ctranslate2.Translator(
+            str(folder), device=kind, device_index=int(number or 0), inter_threads=threads, intra_threads=1
+        )
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{folder}: CTranslate2 cannot load it on device={device}: {reason}") from error

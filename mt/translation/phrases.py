@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mt.documents.sentences import WITHOUT_SPACES, primary_language
 from mt.tokenizer import Tokenizer
 
 
@@ -71,7 +72,7 @@ class Speller:
 
 def spaced(language: str) -> bool:
     """Returns whether a language (its code, such as en or zh_TW) puts spaces between words."""
-    return language.replace("_", "-").split("-")[0].lower() not in {"zh", "ja", "th", "lo", "km", "my", "yue", "bo"}
+    return primary_language(language) not in WITHOUT_SPACES | {"th", "lo", "km", "my", "bo"}
 
 
 def longest_first(phrases: Sequence[str]) -> list[str]:
