@@ -1,6 +1,7 @@
 import dataclasses
 import random
 import re
+import threading
 import warnings
 
 import pytest
@@ -60,10 +61,41 @@ def test_neighbours_and_batch_sizes_change_nothing(tokenizers, beam_size):
     alone = [translator.translate_n_best([text], beam_size)[0] for text in texts]
     backwards = translator.translate_n_best(texts[::-1], beam_size)[::-1]
     small = make_translator(tokenizers, beam_size=beam_size, batch_tokens=100).translate_n_best(texts, beam_size)
-    for other in (alone, backwards, small):
+    in_threads = with_threads(3, lambda: translator.translate_n_best(texts, beam_size))
+    for other in (alone, backwards, small, in_threads):
         for a, b in zip(expected, other, strict=True):
             assert [(t.text, t.tokens, t.unfinished) for t in a] == [(t.text, t.tokens, t.unfinished) for t in b]
             assert [t.score for t in a] == pytest.approx([t.score for t in b], abs=1e-4)
+
+
+def with_threads(count, call):
+    """Returns what `call` returns while torch has so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        return call()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_have_batches_of_their_own_and_their_errors_are_told(tokenizers, monkeypatch):
+    translator, texts, threads = make_translator(tokenizers, beam_size=2), sentences(12, seed=4), set()
+    plain_search = translator._search
+
+    def watched(sources, n_best, guidance):
+        threads.add((threading.current_thread().name, torch.get_num_threads()))
+        return plain_search(sources, n_best, guidance)
+
+    monkeypatch.setattr(translator, "_search", watched)
+    done = []
+    with_threads(2, lambda: translator.translate_n_best(texts, 1, done.append))
+    assert {count for _, count in threads} == {1} and all(name.startswith("search") for name, _ in threads)
+    assert len(done) >= 2 and done == sorted(done) and done[-1] == len(texts)
+    threads.clear()
+    with_threads(2, lambda: translator.translate_n_best(texts[:1], 1))  # one sentence: the caller's own thread
+    assert threads == {(threading.current_thread().name, 2)}
+    with pytest.raises(ValueError, match="n_best=3: must be between 1 and decode.beam_size=2"):
+        with_threads(2, lambda: translator.translate_n_best(texts, 3))
 
 
 class WithoutCache:
