@@ -209,6 +209,7 @@ class DecodeConfig:
 
     beam_size: int = 5  # 1 is greedy search
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
+    lookahead: float = 1.0  # share of the length left that a live hypothesis may yet fill at no cost; 1: exact search
     coverage_penalty: float = 0.0  # beta: among finished hypotheses those win that looked at all of the source; 0: off
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
     repetition_penalty: float = 1.0  # multiplies the log probabilities of tokens that the output holds; 1: off
@@ -223,6 +224,7 @@ class DecodeConfig:
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)
         _in_range("decode", "length_penalty", self.length_penalty, 0, 10)
+        _in_range("decode", "lookahead", self.lookahead, 0, 1)
         _in_range("decode", "coverage_penalty", self.coverage_penalty, 0, 10)
         _in_range("decode", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         _in_range("decode", "repetition_penalty", self.repetition_penalty, 1, 100)

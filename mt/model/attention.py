@@ -138,15 +138,17 @@ def attend_grouped(
 
 
 def attend_step(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns [..., W, K]: the formula for the few queries of a step of a search, [..., W, K].
+    """Returns [G, W, K]: the formula for the few queries of a step of a search, [G, W, K].
 
-    keys, values: [..., T, K], in any strides; bias: added to the scores, -inf where there is no key. Twice as fast as
-    torch's kernels, which are made for long queries.
+    keys, values: [G, T, K], in any strides; bias: [G, 1, T] or None, added to the scores, -inf where there is no key.
+    Twice as fast as torch's kernels, which are made for long queries.
     """
-    scores = (q * q.shape[-1] ** -0.5) @ keys.mT  # [..., W, T]
-    if bias is not None:
-        scores += bias
-    return torch.softmax(scores, -1, torch.promote_types(scores.dtype, torch.float32)).to(q.dtype) @ values
+    scale = q.shape[-1] ** -0.5
+    if bias is None:
+        scores = torch.baddbmm(q.new_empty(1), q, keys.mT, beta=0, alpha=scale)  # [G, W, T]
+    else:
+        scores = torch.baddbmm(bias, q, keys.mT, alpha=scale)
+    return torch.bmm(torch.softmax(scores, -1, torch.promote_types(q.dtype, torch.float32)).to(q.dtype), values)
 
 
 def attend_varlen(

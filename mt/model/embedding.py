@@ -53,7 +53,10 @@ class Rotation:
 
     @staticmethod
     def at(positions: Tensor, head_size: int, dtype: torch.dtype) -> "Rotation":
-        """Returns the rotation of head_size = K numbers at positions [N]: pair i by position * 10000^(-2i/K)."""
+        """Returns the rotation of head_size = K numbers at positions [N]: pair i by position * 10000^(-2i/K).
+
+        One position stands for all of them.
+        """
         half, dtype = head_size // 2, torch.promote_types(dtype, torch.float32)
         rates = 10_000.0 ** (-torch.arange(half, device=positions.device, dtype=dtype) / half)
         angles = (positions[:, None].to(dtype) * rates)[:, None, None]  # [N, 1, 1, K/2]
@@ -61,7 +64,8 @@ class Rotation:
 
     def turn(self, x: Tensor) -> Tensor:
         """Returns x [N, P, H, K] with each pair (x_i, x_{i+K/2}) turned by its angle."""
-        return _Turned.apply(x, self.cosine.to(x.dtype), self.sine.to(x.dtype))
+        cosine, sine = self.cosine.to(x.dtype), self.sine.to(x.dtype)
+        return _Turned.apply(x, cosine, sine) if x.requires_grad else _turned(x, cosine, sine)
 
 
 class _Turned(torch.autograd.Function):

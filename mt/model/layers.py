@@ -1,5 +1,6 @@
 """Encoder and decoder layers (Attention Is All You Need, sections 3.1 to 3.3)."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -42,13 +43,12 @@ class SelfAttention(nn.Module):
     def step(self, x: Tensor, rotation: Rotation | None, cache: Tensor) -> Tensor:
         """One new token per row: x [R, D]; its key and value become the last of the cache [T, 2, R, D]."""
         q, k, v = self.project(x, rotation)
-        cache[-1, 0], cache[-1, 1] = k.flatten(1), v.flatten(1)
-        rows = len(x) * self.n_heads
-        keys, values = (
-            cache[:, side].unflatten(2, (self.n_heads, -1)).flatten(1, 2).transpose(0, 1) for side in (0, 1)
-        )
-        mixed = attend_step(q.reshape(rows, 1, -1), keys, values, None)  # [R*H, 1, K]
-        return self.output(mixed.view(x.shape))  # [R, D]
+        rows, head_size = len(x), q.shape[2]
+        cache[-1] = torch.stack((k, v)).view(2, rows, -1)
+        by_head = cache.view(len(cache), 2, rows * self.n_heads, head_size)
+        keys, values = by_head[:, 0].transpose(0, 1), by_head[:, 1].transpose(0, 1)  # [R*H, T, K]
+        mixed = attend_step(q.reshape(rows * self.n_heads, 1, head_size), keys, values, None)
+        return self.output(mixed.view(x.shape))  # [R*H, 1, K] -> [R, D]
 
 
 class CrossAttention(nn.Module):
@@ -71,11 +71,15 @@ class CrossAttention(nn.Module):
         mixed = attend(q, k, v, layout, memory_layout, False, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]
 
-    def step(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        """x [R, D] over B sentences of R/B rows each; keys, values [B, H, S, K]; bias [B, 1, 1, S]."""
-        q = self.query(x).view(len(keys), -1, self.n_heads, keys.shape[-1]).transpose(1, 2)  # [B, H, R/B, K]
-        mixed = attend_step(q, keys, values, bias)
-        return self.output(mixed.transpose(1, 2).reshape(x.shape))  # [B, H, R/B, K] -> [R, D]
+    def step(self, x: Tensor, cache: Tensor, bias: Tensor | None) -> Tensor:
+        """x [R, D] over B sentences of R/B rows each; cache [2, B, H, S, K] of keys and values; bias [B, H, 1, S]."""
+        _, sentences, heads, length, head_size = cache.shape
+        q = self.query(x).view(sentences, -1, heads, head_size).transpose(1, 2)  # [B, H, R/B, K]
+        keys, values = cache.view(2, sentences * heads, length, head_size)
+        q = q.reshape(sentences * heads, -1, head_size)  # [B*H, R/B, K]
+        mixed = attend_step(q, keys, values, None if bias is None else bias.view(-1, 1, length))
+        mixed = mixed.view(sentences, heads, -1, head_size).transpose(1, 2)  # [B, R/B, H, K]
+        return self.output(mixed.reshape(x.shape))  # [R, D]
 
 
 class FeedForward(nn.Module):
@@ -159,7 +163,7 @@ class DecoderLayer(nn.Module):
         rotation: Rotation | None,
         self_cache: Tensor,
         memory_cache: Tensor,
-        memory_bias: Tensor,
+        memory_bias: Tensor | None,
     ) -> Tensor:
         """The same for one new token per row, the T-th of its sentence.
 
@@ -168,6 +172,6 @@ class DecoderLayer(nn.Module):
         change = self.self_attention.step(self.around_self.before(x), rotation, self_cache)
         x = self.around_self.after(x, change)
         x = self.around_cross.after(
-            x, self.cross_attention.step(self.around_cross.before(x), memory_cache[0], memory_cache[1], memory_bias)
+            x, self.cross_attention.step(self.around_cross.before(x), memory_cache, memory_bias)
         )
         return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))

@@ -9,7 +9,8 @@ CAPACITY_STEP = 16  # positions by which the cache grows
 class DecoderState:
     """Keys and values of R rows over B sentences; rows of one sentence are neighbours and equally many.
 
-    memory_cache: [L, 2, B, H, S, K], computed once; memory_bias: [B, 1, 1, S], 0 at tokens and -inf at padding;
+    memory_cache: [L, 2, B, H, S, K], computed once; memory_bias: [B, H, 1, S], 0 at tokens and -inf at padding, None
+    where there is no padding;
     self_cache: [T, L, 2, R, D], of which the first `length` positions are filled: in front, so that what is moved when
     rows change their places is one piece of memory.
     """
@@ -18,8 +19,10 @@ class DecoderState:
         """memory_mask: [B, S], True at tokens."""
         layers, _, sentences, n_heads, _, head_size = memory_cache.shape
         self.memory_cache = memory_cache
-        self.memory_bias = memory_cache.new_zeros(sentences, 1, 1, memory_mask.shape[1])
-        self.memory_bias.masked_fill_(~memory_mask[:, None, None], -torch.inf)
+        self.memory_bias = None
+        if not memory_mask.all():
+            self.memory_bias = memory_cache.new_zeros(sentences, n_heads, 1, memory_mask.shape[1])
+            self.memory_bias.masked_fill_(~memory_mask[:, None, None], -torch.inf)
         self.sentence_of_row = torch.arange(sentences, device=memory_cache.device).repeat_interleave(rows_per_sentence)
         self.length = 0
         rows = len(self.sentence_of_row)
@@ -43,7 +46,8 @@ class DecoderState:
             sentences = wanted  # uneven: give every row a memory of its own
         if len(sentences) != self.memory_cache.shape[2] or not bool((sentences == self._all_sentences()).all()):
             self.memory_cache = self.memory_cache.index_select(2, sentences)
-            self.memory_bias = self.memory_bias.index_select(0, sentences)
+            if self.memory_bias is not None:
+                self.memory_bias = self.memory_bias.index_select(0, sentences)
         self.sentence_of_row = self._all_sentences().repeat_interleave(len(rows) // max(len(sentences), 1))
         layers, rows_before, size = self.self_cache.shape[1], self.self_cache.shape[3], self.self_cache.shape[4]
         if len(rows) != rows_before or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):

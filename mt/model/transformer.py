@@ -154,7 +154,7 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Returns logits [R, V_tgt] float32 of the next token after tokens [R], which join the state."""
         state.grow()
-        positions = torch.full_like(tokens, state.length - 1)
+        positions = tokens.new_full((1,), state.length - 1)  # the same for all rows
         x = self.target_embedding(tokens, positions, state.length)  # [R, D]
         rotation = self._rotation(positions, x.dtype)
         for index, layer in enumerate(self.decoder_layers):

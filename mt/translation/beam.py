@@ -3,9 +3,10 @@
 The model is known only through start(memory, layout, rows a sentence) -> state, step(tokens, state) -> logits and
 state.select(rows), so that an ensemble or a table in a test fits the same.
 
-score = sum of log probabilities / length^alpha, where length counts </s>; alpha is the length penalty. The search stops
-a sentence only when no live hypothesis can still win (Huang et al. 2017, "When to Finish?"), so that alpha alone
-decides between short and long.
+score = sum of log probabilities / length^alpha, where length counts </s>; alpha is the length penalty. A hypothesis is
+given up when it could not win even if all further tokens were certain. How many those may be is `lookahead`, a share of
+the length that is left: with 1 the search stops only when no live hypothesis can still win (Huang et al. 2017, "When to
+Finish?"), with 0 when none would win by ending at once.
 """
 
 from collections.abc import Sequence
@@ -48,6 +49,7 @@ def beam_search(
     length_penalty: float,
     n_best: int = 1,
     rules: Sequence[Rule] = (),
+    lookahead: float = 1.0,
 ) -> list[list[Hypothesis]]:
     """Returns for each of B sentences up to n_best different hypotheses: finished ones first, then by falling score.
 
@@ -62,12 +64,12 @@ def beam_search(
     assert min(max_lengths, default=1) >= 1 and length_penalty >= 0
     trace = _Trace(len(max_lengths), length_penalty, rules, memory.device)
     if max_lengths:
-        beams = _Beams.start(max_lengths, length_penalty, n_best, memory.device)
+        beams = _Beams.start(max_lengths, n_best, memory.device)
         state = model.start(memory, layout, 1)
         if beam_size == 1:
             _search_greedily(model, state, beams, trace)
         else:
-            _search(model, state, beams, beam_size, trace)
+            _search(model, state, beams, beam_size, trace, lookahead)
     return trace.best(n_best)
 
 
@@ -77,19 +79,16 @@ class _Beams:
 
     sentence: Tensor  # [A] int64: which of the batch
     limit: Tensor  # [A] int64: its longest output in tokens
-    limit_divisor: Tensor  # [A, 1] float32: limit^alpha
     finished: Tensor  # [A, n_best] float32: scores of its best finished hypotheses, falling; -inf: none yet
     sums: Tensor  # [A, w] float32: sums of log probabilities; -inf: no hypothesis
     tokens: Tensor  # [A, w] int64: the last token of each
 
     @staticmethod
-    def start(max_lengths: Sequence[int], length_penalty: float, n_best: int, device: torch.device) -> "_Beams":
+    def start(max_lengths: Sequence[int], n_best: int, device: torch.device) -> "_Beams":
         sentences = len(max_lengths)
-        divisors = [[length**length_penalty] for length in max_lengths]
         return _Beams(
             torch.arange(sentences, device=device),
             torch.tensor(max_lengths, device=device),
-            torch.tensor(divisors, dtype=torch.float32, device=device),
             torch.full((sentences, n_best), -torch.inf, device=device),
             torch.zeros(sentences, 1, device=device),
             torch.full((sentences, 1), BOS_ID, device=device),
@@ -155,7 +154,7 @@ def _walk_back(steps: list[tuple[list[int], list[int]]], row: int, last: int) ->
     return tokens[::-1]
 
 
-def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace) -> None:
+def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace, lookahead: float) -> None:
     while True:
         width = beams.sums.shape[1]
         log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A * w, V]
@@ -171,8 +170,8 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
             scores = scores.masked_fill(~ends | (tokens != EOS_ID), -torch.inf)
             n_best = beams.finished.shape[1]
             beams.finished = torch.cat([beams.finished, scores], dim=1).topk(n_best, dim=1).values
-        # log probabilities only fall, so no continuation of a hypothesis can score more than its sum / limit^alpha
-        goes_on &= sums / beams.limit_divisor > beams.finished[:, -1:]
+        # log probabilities only fall, so no continuation of so many tokens can score more than sum / length^alpha
+        goes_on &= sums / _divisor(beams.limit, len(trace.steps) + 2, lookahead, trace) > beams.finished[:, -1:]
 
         survivors = goes_on.sum(1)  # [A]
         width = int(survivors.max())
@@ -188,6 +187,15 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
             rows = rows.index_select(0, stays)
         trace.advance(rows.flatten(), beams.tokens.flatten())
         state.select(rows.flatten())
+
+
+def _divisor(limit: Tensor, shortest: int, lookahead: float, trace: _Trace) -> Tensor:
+    """Returns [A, 1]: the power alpha of the longest output that a live hypothesis is thought to become.
+
+    limit: [A]; shortest: the length of those that end in the next step.
+    """
+    length = (limit - shortest).clamp_min(0).float() * lookahead + shortest
+    return (length**trace.length_penalty)[:, None]
 
 
 def _candidates(log_probs: Tensor, sums: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -59,6 +59,7 @@ def constrained_search(
     glues: Sequence[bool],
     n_best: int = 1,
     rules: Sequence[Rule] = (),
+    lookahead: float = 1.0,
 ) -> list[list[Hypothesis]]:
     """Returns what beam_search does, for hypotheses that hold all phrases of their sentence.
 
@@ -91,7 +92,8 @@ def constrained_search(
         first = 0
         for sentence in sentences:
             count = len(sentence.live)
-            _advance(sentence, log_probs[first : first + count], first, length, length_penalty, n_best)
+            own, longest = log_probs[first : first + count], length + 1 + lookahead * (sentence.limit - length - 1)
+            _advance(sentence, own, first, length, longest, length_penalty, n_best)
             first += count
     for sentence in sentences:
         sentence.ends.sort(key=lambda end: (not end[1].finished, end[0], -end[1].score))
@@ -99,9 +101,18 @@ def constrained_search(
 
 
 def _advance(
-    sentence: _Sentence, log_probs: Tensor, first_row: int, length: int, length_penalty: float, n_best: int
+    sentence: _Sentence,
+    log_probs: Tensor,
+    first_row: int,
+    length: int,
+    longest: float,
+    length_penalty: float,
+    n_best: int,
 ) -> None:
-    """Replaces the live hypotheses of a sentence by their best continuations. log_probs: [its rows, V]."""
+    """Replaces the live hypotheses of a sentence by their best continuations. log_probs: [its rows, V].
+
+    length: with the token that is added; longest: what the live ones are thought to grow to.
+    """
     going_on: list[_Partial] = []
     complete = 0  # candidates so far that hold all phrases: an end has to be good among those, or it is time
     for partial in _candidates(sentence, log_probs, first_row):
@@ -119,7 +130,7 @@ def _advance(
         kept = []
     finished = sorted((end.score for _, end in sentence.ends if end.finished), reverse=True)
     if len(finished) >= n_best:  # log probabilities only fall
-        kept = [p for p in kept if p.total / sentence.limit**length_penalty > finished[n_best - 1]]
+        kept = [p for p in kept if p.total / longest**length_penalty > finished[n_best - 1]]
     sentence.live = kept
 
 

@@ -157,7 +157,9 @@ class Translator(LineTranslator):
         rules = [TargetPrefix([way.tokens for way in ways], [[]] * len(ways))]
         limits = [limit + len(way.tokens) for limit, way in zip(self._limits([source] * len(ways)), ways, strict=True)]
         found: dict[str, Alternative] = {}
-        hypotheses = beam_search(self.model, memory, layout, limits, 1, self.decode.length_penalty, 1, rules)
+        hypotheses = beam_search(
+            self.model, memory, layout, limits, 1, self.decode.length_penalty, 1, rules, self.decode.lookahead
+        )
         for way, (best,) in zip(ways, hypotheses, strict=True):
             whole = self.tokenizers.target.decode(best.tokens)
             word = next_word(self.tokenizers.target, best.tokens, len(way.tokens), prefix, self.speller.spaced)
@@ -256,12 +258,20 @@ class Translator(LineTranslator):
         found_of_all = decode.beam_size if decode.coverage_penalty else n_best
         if any(own.phrases for own in guidance):
             phrases = [[self.speller.phrase(text) for text in longest_first(own.phrases)] for own in guidance]
-            settings = decode.beam_size, decode.length_penalty, phrases, self.speller.glues, found_of_all, rules
+            settings = (
+                decode.beam_size,
+                decode.length_penalty,
+                phrases,
+                self.speller.glues,
+                found_of_all,
+                rules,
+                decode.lookahead,
+            )
             found = constrained_search(self.model, memory, layout, limits, *settings)
         elif decode.beam_groups > 1:
             found = self._search_in_groups(memory, layout, limits, n_best, rules)
         else:
-            settings = decode.beam_size, decode.length_penalty, found_of_all, rules
+            settings = decode.beam_size, decode.length_penalty, found_of_all, rules, decode.lookahead
             found = beam_search(self.model, memory, layout, limits, *settings)
         if decode.coverage_penalty or decode.beam_groups > 1:
             found = [self._rescored(source, own)[:n_best] for source, own in zip(sources, found, strict=True)]
@@ -278,7 +288,15 @@ class Translator(LineTranslator):
         found: list[list[Hypothesis]] = [[] for _ in limits]
         for _ in range(decode.beam_groups):
             group = beam_search(
-                self.model, memory, layout, limits, width, decode.length_penalty, width, [*rules, diversity]
+                self.model,
+                memory,
+                layout,
+                limits,
+                width,
+                decode.length_penalty,
+                width,
+                [*rules, diversity],
+                decode.lookahead,
             )
             for own, more in zip(found, group, strict=True):
                 own += [h for h in more if h.tokens not in [known.tokens for known in own]]

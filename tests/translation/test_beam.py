@@ -69,10 +69,12 @@ def random_log_probs(seed, vocabulary_size, sharpness=1.0):
     return log_probs
 
 
-def search(model, max_lengths, beam_size, length_penalty, n_best=1, sentences=None, no_repeat_ngram_size=0):
+def search(
+    model, max_lengths, beam_size, length_penalty, n_best=1, sentences=None, no_repeat_ngram_size=0, lookahead=1.0
+):
     memory = torch.arange(len(max_lengths)) if sentences is None else torch.tensor(sentences)
     rules = [NoRepeatedNgram(no_repeat_ngram_size)] if no_repeat_ngram_size else []
-    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, rules)
+    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, rules, lookahead)
 
 
 def brute_force(log_probs, sentence, vocabulary_size, max_length, length_penalty):
@@ -91,9 +93,12 @@ def repeats_an_ngram(tokens, size):
 
 
 def plain_beam_search(
-    log_probs, sentence, vocabulary_size, max_length, beam_size, length_penalty, no_repeat_ngram_size=0
+    log_probs, sentence, vocabulary_size, max_length, beam_size, length_penalty, no_repeat_ngram_size=0, given_up=None
 ):
-    """Beam search by the book, for one sentence, without early stopping; (unfinished, -score, tokens), best first."""
+    """Beam search by the book, for one sentence, without early stopping; (unfinished, -score, tokens), best first.
+
+    given_up: from the length so far, the sum of a live hypothesis and the finished ones' scores, whether it is left.
+    """
     beams, ends = [(0.0, ())], []
     for length in range(1, max_length + 1):
         rows = {prefix: log_probs(sentence, prefix).tolist() for _, prefix in beams}
@@ -107,6 +112,8 @@ def plain_beam_search(
         last = candidates[:beam_size]
         ends += [(False, -total / length**length_penalty, list(p)) for total, p, t in last if t == EOS_ID]
         beams = [(total, (*p, t)) for total, p, t in candidates if t != EOS_ID][:beam_size]
+        if given_up and length < max_length:
+            beams = [beam for beam in beams if not given_up(length, beam[0], sorted(-end[1] for end in ends))]
     ends += [(True, -total / max_length**length_penalty, list(prefix)) for total, prefix in beams]
     return sorted(ends)
 
@@ -189,6 +196,29 @@ def test_stopping_early_changes_nothing(beam_size, n_best, sharpness):
         assert [h.score for h in found] == pytest.approx([-negated for _, negated, _ in expected], abs=1e-5)
         saved += 1 + 14 * beam_size - model.rows_seen
     assert saved > 0
+
+
+@pytest.mark.parametrize("lookahead", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_lookahead_is_how_far_a_hypothesis_may_go_at_no_cost(n_best, lookahead):
+    different, rows_seen = 0, 0
+    for seed, length_penalty in itertools.product(range(15), (0.6, 1.0)):
+
+        def given_up(length, total, scores, alpha=length_penalty):
+            longest = (1 - lookahead) * (length + 1) + lookahead * 15
+            return len(scores) >= n_best and total / longest**alpha <= scores[-n_best]
+
+        log_probs = random_log_probs(seed, 9, 2.0)
+        model = TableModel(log_probs)
+        (found,) = search(model, [15], 4, length_penalty, n_best, lookahead=lookahead)
+        expected = plain_beam_search(log_probs, 0, 9, 15, 4, length_penalty, given_up=given_up)[:n_best]
+        assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
+        assert [h.score for h in found] == pytest.approx([-negated for _, negated, _ in expected], abs=1e-5)
+        exact = plain_beam_search(log_probs, 0, 9, 15, 4, length_penalty)[:n_best]
+        different += [tokens for _, _, tokens in exact] != [h.tokens for h in found]
+        rows_seen += model.rows_seen
+    assert (different == 0) == (lookahead == 1)
+    assert rows_seen < 30 * (1 + 14 * 4)
 
 
 def test_beam_1_is_greedy():
