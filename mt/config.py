@@ -209,7 +209,7 @@ class DecodeConfig:
 
     beam_size: int = 5  # 1 is greedy search
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
-    lookahead: float = 1.0  # share of the length left that a live hypothesis may yet fill at no cost; 1: exact search
+    lookahead: float = 0.2  # share of the length left that a live hypothesis may yet fill at no cost; 1: exact search
     coverage_penalty: float = 0.0  # beta: among finished hypotheses those win that looked at all of the source; 0: off
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
     repetition_penalty: float = 1.0  # multiplies the log probabilities of tokens that the output holds; 1: off
@@ -219,7 +219,7 @@ class DecodeConfig:
     max_length_ratio: float = 2.0  # longest output = ratio * source tokens + max_length_offset
     max_length_offset: int = 10
     max_source_tokens: int = 1024  # longer sources are cut, and flagged
-    batch_tokens: int = 4096  # source tokens times beam in one search batch
+    batch_tokens: int = 8192  # source tokens times beam in one search batch
 
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -102,9 +102,10 @@ def sentences_to_verify(config: TrainConfig, run_dir: Path, count: int, file: Pa
 
 def verify(translator: Translator, consume: Consume, sentences: Sentences, target_language: str) -> Verification:
     """Returns how the exported model's translations compare with our own, which are made on the CPU in float32."""
+    exact = Translator(translator.model, translator.tokenizers, replace(translator.decode, lookahead=1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of long and unfinished sentences, twice
-        ours = [best for best, *_ in translator.translate_n_best(sentences.sources, 1)]
+        ours = [best for best, *_ in exact.translate_n_best(sentences.sources, 1)]
         theirs = consume(sentences.sources)
         our_bleu = their_bleu = None
         if sentences.references is not None:
