@@ -54,3 +54,8 @@ def test_an_encoding_that_lacks_a_character_is_named() -> None:
 def test_odd_line_separators_are_characters() -> None:
     data = 'msgid "tea\u2028cup"\nmsgstr ""\n'.encode()
     assert 'msgstr "TEA\u2028CUP"'.encode() in translated("po", data, upper)
+
+
+def test_only_the_header_names_the_encoding() -> None:
+    data = b'msgid "set charset=klingon"\nmsgstr ""\n'
+    assert b'msgstr "SET CHARSET=KLINGON"' in translated("po", data, upper)

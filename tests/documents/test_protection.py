@@ -13,7 +13,8 @@ from mt.documents.texts import TextTranslator
 
 PLACEHOLDERS = [
     "<b>", "</b>", '<a href="x">', "<br/>", "http://a.b/c?d=e", "https://x.org", "www.a.org/b", "me@x.org", "{name}",
-    "{0:.2f}", "{}", "{{x}}", "${x}", "%{x}", "{n, plural, one {# file} other {# files}}", "%s", "%d", "%(count)d",
+    "{0:.2f}", "{}", "{{x}}", "${x}", "%{x}", "{n, plural, one {# file} other {# files}}",
+    "{g, select, a {{n, plural, one {{x} file} other {{x} files}}} other {b}}", "%s", "%d", "%(count)d",
     "%1$s", "%5.2f", "%ld", "%@", "%%", "%1", "&amp;", "&#8230;", "&#x20AC;", "12:30", "2026-11-30", "192.168.0.1",
     "1.2.3",
 ]  # fmt: skip
@@ -133,3 +134,15 @@ def test_no_pattern_takes_more_than_linear_time(unit: str) -> None:
     start = time.process_time()
     translate_protected([[text]], lambda texts: texts)
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+def test_a_placeholder_alone_is_not_translated(placeholder: str) -> None:
+    asked = []
+    text = f"{placeholder} - {placeholder}"
+    found = TextTranslator("en", "de", lambda sentences: asked.extend(sentences) or sentences).strings([text])
+    assert found == [text] and asked == []
+
+
+def test_a_number_of_qt_stays_before_a_stop() -> None:
+    assert translate_protected([["open %1."]], garble) == [["OPEN %1."]]
