@@ -147,8 +147,9 @@ def _restored(text: Text, shown: str, translation: str) -> Text | None:
     if _exact(translation) != _exact(shown):
         return None
     numbers = _numbers(translation)
-    if any(numbers[number] != count for number, count in _numbers(shown).items()):
-        return None
+    for number, count in _numbers(shown).items():  # to look for each in the text would take quadratic time
+        if numbers[number] != count and translation.count(number) != shown.count(number):
+            return None
     if not codes:
         return [translation.strip()]
     strings = _CODE.split(translation.strip())

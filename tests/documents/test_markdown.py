@@ -59,8 +59,8 @@ def test_a_translation_begins_no_list_and_no_cell() -> None:
 @pytest.mark.parametrize(
     ("source", "translation", "expected"),
     [
-        ("run `x`", "<1> run", "`x` run"),
-        ("run *it*", "<1>it<2> run", "*it* run"),
+        ("run `x` now", "<1> run now", "`x` run now"),
+        ("run *it* now", "<1>it<2> run now", "*it* run now"),
     ],
 )
 def test_a_translation_may_begin_with_mark_up(source: str, translation: str, expected: str) -> None:

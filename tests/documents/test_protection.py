@@ -136,6 +136,10 @@ def test_no_pattern_takes_more_than_linear_time(unit: str) -> None:
     assert time.process_time() - start < 5
 
 
+def test_a_number_may_stand_beside_other_characters() -> None:
+    assert translate_protected([["open 9:00–10:00"]], lambda texts: ["offen 9:00-10:00h"]) == [["offen 9:00-10:00h"]]
+
+
 @pytest.mark.parametrize("placeholder", PLACEHOLDERS)
 def test_a_placeholder_alone_is_not_translated(placeholder: str) -> None:
     asked = []

@@ -84,7 +84,7 @@ def test_text_behind_a_blank_line_is_of_the_cue_in_subrip_only() -> None:
     [
         ("<i>good\nmorning</i>", "Morgen", "<i>Morgen</i>"),
         ("they <b>read\nnow</b>, too", "THEY <1>READ<2>, TOO", "THEY\n<b>READ</b>, TOO"),
-        ("they read\ngood <b>books</b>", "THEY READ GOOD <1>BOOKS<2>", "THEY READ\nGOOD <b>BOOKS</b>"),
+        ("they read\n<b>good</b> books", "THEY READ <1>GOOD<2> BOOKS", "THEY READ\n<b>GOOD</b> BOOKS"),
     ],
 )
 def test_a_tag_stays_at_its_word(text: str, translation: str, expected: str) -> None:
