@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import shutil
@@ -144,7 +145,8 @@ def test_the_console_script_is_main() -> None:
         (["translate", "RUN", "--format", "po"], "standard input: the file is empty"),
         (["translate", "RUN", "hi", "--field", "en"], "--field and --new-field are of jsonl, tsv and csv"),
         (["translate", "RUN", "hi", "--protect", "--scores"], "no meaning with --split-sentences and --protect"),
-        (["translate", "RUN", "--format", "srt", "--json"], "no meaning with format srt"),
+        (["translate", "RUN", "--format", "srt", "--json"], "--json has no meaning with format srt"),
+        (["translate", "RUN", "hi", "--protect", "--sample", "2"], "--sample has no meaning with --split-sentences"),
         (["evaluate", "RUN", "--source", "a.en"], "give both --source and --reference"),
         (["evaluate", "RUN", "--source", "a.en", "--reference", "b.en"], "evaluate.source=a.en: No such file"),
     ],
@@ -220,6 +222,22 @@ def test_a_broken_document_leaves_the_old_output(run_mt, run_dir: Path, tmp_path
     assert (code, out) == (2, b"") and err == "error: a.tmx, line 1: is not XML (no element found)\n"
     assert (tmp_path / "b.tmx").read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"a.tmx", "b.tmx", ".stdin"}
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"the dog\n" * 9)[:-9], gzip.compress(b"\n")[:10] + b"\xff", b"no gz"])
+def test_a_damaged_gz_is_named(run_mt, run_dir: Path, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(data)
+    code, out, err = run_mt("translate", run_dir, "--protect", "--input", "a.txt.gz")
+    assert (code, out) == (2, b"") and err.startswith("error: a.txt.gz: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "po"]])
+def test_a_closed_standard_input_is_told(run_mt, run_dir: Path, monkeypatch, options: list[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["mt", "translate", str(run_dir), *options])
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
 
 
 def test_split_sentences_gives_one_line_for_each(run_mt, run_dir: Path) -> None:

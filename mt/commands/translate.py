@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -109,6 +109,8 @@ def translate(
     """Translate text, a file or standard input with a trained model."""
     if text and input:
         raise ValueError("give either TEXT or --input, not both")
+    if not text and not input and sys.stdin is None:
+        raise ValueError("standard input is closed: give TEXT or --input")
     if n_best < 1:
         raise ValueError(f"--n-best={n_best}: must be at least 1")
     if as_json and scores:
@@ -156,8 +158,11 @@ def translate(
         else:
             write_lines(job, output, load, Way(n_best, sample, consensus, drawn, seed))
         return
-    columns = n_best > 1 or scores or as_json or bool(alternatives or sample or consensus)
-    _check_document(kind, text, field or new_field, columns)
+    of_lines = {
+        "--n-best": n_best > 1, "--scores": scores, "--json": as_json, "--alternatives": alternatives,
+        "--sample": sample, "--consensus": consensus,
+    }  # fmt: skip
+    _check_document(kind, text, field or new_field, [name for name, value in of_lines.items() if value])
     name = "TEXT" if text else "standard input" if input is None else str(input)
     whole = kind != "text"
     choices = split_sentences or whole, protect or whole, field, new_field
@@ -181,15 +186,15 @@ def _check_ways(given: list[str], n_best: int, cuts: bool, by_ctranslate2: bool)
         raise ValueError("--temperature, --top-k, --top-p and --epsilon need --sample or --consensus")
 
 
-def _check_document(kind: str, text: list[str] | None, field: str | None, columns: bool) -> None:
+def _check_document(kind: str, text: list[str] | None, field: str | None, of_lines: list[str]) -> None:
     """Raises ValueError for options that mean nothing with a document, or with text cut into sentences."""
     if kind != "text" and text:
         raise ValueError(f"--format={kind}: is of a file: give --input or standard input, not TEXT")
     if field and kind not in ("jsonl", "tsv", "csv"):
         raise ValueError(f"--field and --new-field are of jsonl, tsv and csv; the format is {kind}: leave them out")
-    if columns:
+    if of_lines:
         kind = f"format {kind}" if kind != "text" else "--split-sentences and --protect"
-        raise ValueError(f"--n-best, --scores and --json have no meaning with {kind}: leave them out")
+        raise ValueError(f"{of_lines[0]} has no meaning with {kind}: leave it out")
 
 
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
@@ -204,12 +209,19 @@ def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
     return decode_lines(sys.stdin.buffer, "standard input")
 
 
-def _binary(text: list[str] | None, input: Path | None) -> AbstractContextManager[BinaryIO]:
+@contextmanager
+def _binary(text: list[str] | None, input: Path | None) -> Iterator[BinaryIO]:
     import gzip
     import io
+    import zlib
 
     if text:
-        return io.BytesIO("\n".join(text).encode("utf-8", "surrogateescape"))
-    if input is None:
-        return nullcontext(sys.stdin.buffer)
-    return gzip.open(input, "rb") if input.suffix.lower() == ".gz" else input.open("rb")
+        yield io.BytesIO("\n".join(text).encode("utf-8", "surrogateescape"))
+    elif input is None:
+        yield sys.stdin.buffer
+    else:
+        try:
+            with gzip.open(input, "rb") if input.suffix.lower() == ".gz" else input.open("rb") as file:
+                yield file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{input}: {error}") from error

@@ -4,6 +4,8 @@ import codecs
 from typing import BinaryIO, TypeVar
 
 LARGEST_BYTES = 64 * 2**20  # of a document that is read whole, and of each part of a packed one
+# Codecs of Python in which no document is written.
+_NO_ENCODINGS = {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"}
 _BOMS = (("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE), ("utf-16-be", codecs.BOM_UTF16_BE))
 
 Content = TypeVar("Content", str, bytes)
@@ -24,13 +26,15 @@ def decode(data: bytes, name: str, encoding: str) -> tuple[str, str, bytes]:
     """Returns a document's text, its encoding and its byte order mark, which is not in the text.
 
     The mark wins against `encoding`. Raises ValueError with the line for bytes that are no such text, and for text
-    with a NUL.
+    with a NUL; also where encoding the text again would give other bytes.
     """
     mark = b""
     for marked, bytes_ in _BOMS:
         if data.startswith(bytes_):
             encoding, mark = marked, bytes_
     try:
+        if codecs.lookup(encoding).name in _NO_ENCODINGS:
+            raise LookupError(encoding)
         text = data[len(mark) :].decode(encoding)
     except LookupError as error:
         raise ValueError(f"{name}: the encoding {encoding!r} that it names is not known: convert the file") from error
@@ -43,6 +47,8 @@ def decode(data: bytes, name: str, encoding: str) -> tuple[str, str, bytes]:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ValueError(f"{name}, line {line}: has a NUL character: is no text file")
+    if text.encode(encoding) != data[len(mark) :]:
+        raise ValueError(f"{name}: some bytes would change in its encoding {encoding}: convert the file to UTF-8")
     return text, encoding, mark
 
 

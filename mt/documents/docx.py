@@ -14,7 +14,8 @@ from mt.documents.protection import Code, Text, merged
 from mt.documents.texts import TextTranslator
 from mt.documents.xml_events import escape, read_xml, write_xml, xml_events
 
-_PART = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
+_MAIN = re.compile(r"word/document\d*\.xml")
+_PART = re.compile(r"word/(?:document\d*|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 _MOST_MEMBERS = 10_000
 _LARGEST_SUM_BYTES = 4 * LARGEST_BYTES  # of all members
 # what zipfile raises for damaged, encrypted and unknown content
@@ -30,9 +31,14 @@ _DAMAGED = (
     ValueError,
     IndexError,
 )
+# The elements of text, whose prefix is mostly w:.
+_NAMESPACE = re.compile(
+    rb"""\sxmlns:?([\w.-]{0,100})\s*=\s*["']"""
+    rb"""http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006|purl\.oclc\.org/ooxml/wordprocessingml)/main["']"""
+)
 # What may stand between two texts of one formatting without being seen: Word cuts words into runs as it likes.
-_UNSEEN = {"w:r", "w:t", "w:proofErr", "w:bookmarkStart", "w:bookmarkEnd", "w:lastRenderedPageBreak"}
-_FORMATTING = {"w:rPr", "w:pPr"}
+_UNSEEN = {"r", "t", "proofErr", "bookmarkStart", "bookmarkEnd", "lastRenderedPageBreak"}
+_FORMATTING = {"rPr", "pPr"}
 _BREAK = ";"  # the code between two groups of runs
 
 
@@ -42,7 +48,7 @@ class _Run:
 
     start: int
     end: int
-    text: str
+    pieces: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -54,7 +60,7 @@ class _Paragraph:
     goes_on: bool = False  # nothing that is seen came since the last text
 
     def text(self) -> Text:
-        parts = ["".join(run.text for run in group) for group in self.groups]
+        parts = [_text(group) for group in self.groups]
         return merged([piece for part in parts for piece in (Code(_BREAK), part)][1:])
 
 
@@ -81,7 +87,7 @@ def _opened(data: bytes, name: str) -> zipfile.ZipFile:
         source = zipfile.ZipFile(io.BytesIO(data))
     except _DAMAGED as error:
         raise ValueError(f"{name}: is no Word document ({' '.join(str(error).split())})") from error
-    if "word/document.xml" not in source.namelist():
+    if not any(_MAIN.fullmatch(member) for member in source.namelist()):
         raise ValueError(f"{name}: has no word/document.xml: is no Word document")
     if len(source.infolist()) > _MOST_MEMBERS:
         raise ValueError(f"{name}: has more than {_MOST_MEMBERS} members: is no Word document")
@@ -107,47 +113,53 @@ def _members(source: zipfile.ZipFile, name: str) -> list[tuple[zipfile.ZipInfo, 
 
 def _translate_part(data: bytes, name: str, texts: TextTranslator) -> bytes:
     content, encoding, mark = read_xml(data, name)
-    paragraphs = list(_paragraphs(content, name))
+    namespace = _NAMESPACE.search(content)
+    named = namespace[1].decode() if namespace else "w"
+    prefix = f"{named}:" if named else ""
+    paragraphs = list(_paragraphs(content, name, prefix))
     sources = [paragraph.text() for paragraph in paragraphs]
     edits: list[Edit[bytes]] = []
     for paragraph, found in zip(paragraphs, texts(sources), strict=True):
-        edits += _edits(paragraph, found)
+        edits += _edits(paragraph, found, prefix)
     return write_xml(edited(content, sorted(edits)), name, encoding, mark)
 
 
-def _paragraphs(content: bytes, name: str) -> Iterator[_Paragraph]:
+def _paragraphs(content: bytes, name: str, prefix: str) -> Iterator[_Paragraph]:
     """Yields the paragraphs that have text. One within another (a text box) is no part of it, and comes before it."""
     around: list[_Paragraph] = []
-    formatting = 0  # depth
+    formatting, moved = 0, 0  # depths; what was moved away stands again where it is now
     properties, properties_start = b"", 0
     run: _Run | None = None
     for event in xml_events(content, name):
         if event.kind == "text" and run is not None:
-            run.text += event.value
+            run.pieces.append(event.value)
         if event.kind not in ("start", "end"):
             continue
-        if around and not formatting and event.value not in _UNSEEN | _FORMATTING:
+        element = event.value.removeprefix(prefix) if event.value.startswith(prefix) else ""
+        if around and not formatting and element not in _UNSEEN | _FORMATTING:
             around[-1].goes_on = False
-        match event.kind, event.value:
-            case "start", "w:p":
+        match event.kind, element:
+            case "start", "p":
                 around.append(_Paragraph())
-            case "start", "w:r":
+            case "start", "r":
                 properties = b""
-            case "start", "w:rPr" | "w:pPr":
+            case "start" | "end", "moveFrom":
+                moved += 1 if event.kind == "start" else -1
+            case "start", "rPr" | "pPr":
                 formatting += 1
                 properties_start = properties_start if formatting > 1 else event.start
-            case "end", "w:rPr" | "w:pPr":
+            case "end", "rPr" | "pPr":
                 formatting -= 1
                 if not formatting:
                     properties = content[properties_start : event.end]
-            case "start", "w:t":
-                run = _Run(event.start, event.end, "")
-            case "end", "w:t":
+            case "start", "t":
+                run = _Run(event.start, event.end)
+            case "end", "t":
                 run.end = event.end
-                if around and run.text:
+                if around and run.pieces and not moved:
                     _add(around[-1], run, properties)
                 run = None
-            case "end", "w:p":
+            case "end", "p":
                 paragraph = around.pop()
                 if paragraph.groups:
                     yield paragraph
@@ -161,7 +173,11 @@ def _add(paragraph: _Paragraph, run: _Run, properties: bytes) -> None:
     paragraph.properties, paragraph.goes_on = properties, True
 
 
-def _edits(paragraph: _Paragraph, found: Text) -> Iterator[Edit[bytes]]:
+def _text(group: list[_Run]) -> str:
+    return "".join(piece for run in group for piece in run.pieces)
+
+
+def _edits(paragraph: _Paragraph, found: Text, prefix: str) -> Iterator[Edit[bytes]]:
     """Yields what changes: the first run of a group gets its text, the others get none."""
     new, group = [""] * len(paragraph.groups), 0
     for part in found:
@@ -170,7 +186,7 @@ def _edits(paragraph: _Paragraph, found: Text) -> Iterator[Edit[bytes]]:
         else:
             new[group] += part
     for runs, text in zip(paragraph.groups, new, strict=True):
-        if text != "".join(run.text for run in runs):
+        if text != _text(runs):
             for index, run in enumerate(runs):
-                xml = f'<w:t xml:space="preserve">{escape(text if index == 0 else "")}</w:t>'
+                xml = f'<{prefix}t xml:space="preserve">{escape(text if index == 0 else "")}</{prefix}t>'
                 yield run.start, run.end, xml.encode()

@@ -8,7 +8,7 @@ from mt.documents.content import decode, encode
 from mt.documents.texts import TextTranslator
 
 _STATEMENT = re.compile(r'(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)\s*)?"((?:[^"\\]|\\.)*)"')
-_CHARSET = re.compile(rb"charset=([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(rb"Content-Type:[^\n\"]*charset=([\w.:-]+)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _ESCAPE = str.maketrans({"\\": "\\\\", '"': '\\"'} | {character: f"\\{name}" for name, character in _ESCAPED.items()})
 
@@ -17,7 +17,7 @@ _ESCAPE = str.maketrans({"\\": "\\\\", '"': '\\"'} | {character: f"\\{name}" for
 class _Entry:
     """A message: its strings by keyword, and the lines (first, end) that they stand in."""
 
-    strings: dict[str, str] = field(default_factory=dict)
+    strings: dict[str, list[str]] = field(default_factory=dict)  # of each line
     lines: dict[str, tuple[int, int]] = field(default_factory=dict)
     flags_line: int | None = None
     flags_before: int | None = None  # the line that a new line of flags comes before
@@ -26,12 +26,13 @@ class _Entry:
         return [keyword for keyword in self.strings if keyword.startswith("msgstr")]
 
     def is_wanted(self) -> bool:
-        return bool(self.strings["msgid"]) and not any(self.strings[keyword] for keyword in self.targets())
+        return any(self.strings["msgid"]) and not any(any(self.strings[keyword]) for keyword in self.targets())
 
     def source_of(self, target: str) -> str:
         """Returns the string that a target translates: of two or more plural forms the first is the singular."""
         first_of_many = target == "msgstr[0]" and len(self.targets()) > 1
-        return self.strings["msgid"] if first_of_many else self.strings.get("msgid_plural", self.strings["msgid"])
+        source = self.strings["msgid"] if first_of_many else self.strings.get("msgid_plural", self.strings["msgid"])
+        return "".join(source)
 
 
 def translate_po(data: bytes, name: str, texts: TextTranslator) -> bytes:
@@ -88,8 +89,8 @@ def _entries(lines: list[str], name: str) -> Iterator[_Entry]:
                 raise ValueError(f"{name}, line {number + 1}: a second {keyword} in one entry")
             if entry.flags_before is None:
                 entry.flags_before = number
-            entry.strings[keyword], entry.lines[keyword] = "", (number, number)
-        entry.strings[keyword] += re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), found[2])
+            entry.strings[keyword], entry.lines[keyword] = [], (number, number)
+        entry.strings[keyword].append(re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), found[2]))
         entry.lines[keyword] = (entry.lines[keyword][0], number + 1)
     if entry.strings:
         yield _complete(entry, name, len(lines))

@@ -9,23 +9,27 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 
 # Where a part could match the same characters in several ways it is bounded: time stays linear.
+_BRACED = "[^{}]"
+for _ in range(4):  # braces within braces, as deep as the variables of a plural form within a choice
+    _BRACED = rf"(?:[^{{}}]|\{{{_BRACED}{{0,500}}\}})"
 _PLACEHOLDER = re.compile(
     r"""
       (?P<tag>     </?[A-Za-z][^<>]{0,2000}> )
     | (?P<url>     \b(?:https?|ftp)://[\w\-.~:/?\#\[\]@!$&'()*+,;=%]+(?<![.,;:!?')\]])
                    | \bwww\.[\w\-.~/?\#&=%+]+(?<![.?]) )
     | (?P<mail>    (?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8} )
-    | (?P<brace>   [$%\#]?\{(?:[^{}]|\{[^{}]{0,500}\}){0,500}\} )
-    | (?P<percent> %% | %L?\d{1,2}(?![\w$.])
+    | (?P<brace>   [$%\#]?\{BRACED{0,500}\} )
+    | (?P<percent> %% | %L?\d{1,2}(?![\w$]|\.\d)
                    | (?<!\d)%(?:\(\w{1,50}\)|\d{1,2}\$)?[-+\#0]{0,4}\d{0,4}(?:\.\d{1,3})?
                      (?:hh?|ll?|[qLjzt])?[diouxXeEfFgGcrsaA@] )
     | (?P<entity>  &(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}); )
     # a time, date, version or address; an amount (1,000.5) is none: other languages write it otherwise
     | (?P<number>  (?<![\w.:/-])(?:\d{1,2}:\d{2}(?::\d{2})?
                    |\d{1,4}(?P<mark>[-/.])\d{1,4}(?:(?P=mark)\d{1,4}){1,6})(?![\w:]) )
-    """,
+    """.replace("BRACED", _BRACED),
     re.VERBOSE | re.ASCII,
 )
 _CODE = re.compile(r"<\d{1,6}>")  # how a translator is shown a Code
@@ -51,22 +55,16 @@ def plain(text: Text) -> str:
 
 def merged(text: Text) -> Text:
     """Returns the same text with neighbouring strings as one, neighbouring codes too, and without empty ones."""
-    result: Text = []
-    for part in text:
-        if part in ("", Code("")):
-            continue
-        if result and isinstance(part, str) and isinstance(result[-1], str):
-            result[-1] += part
-        elif result and isinstance(part, Code) and isinstance(result[-1], Code):
-            result[-1] = Code(result[-1].raw + part.raw)
-        else:
-            result.append(part)
-    return result
+    full = (part for part in text if part not in ("", Code("")))
+    return [
+        Code("".join(part.raw for part in parts)) if kind is Code else "".join(parts)
+        for kind, parts in groupby(full, type)
+    ]
 
 
 def has_words(text: str) -> bool:
-    """Returns whether there is a letter in the text; what has none, such as "3 + 4", is no matter of language."""
-    return any(character.isalpha() for character in text)
+    """Returns whether a letter stands outside the placeholders; text without, such as "3 + %d", has no language."""
+    return any(character.isalpha() for character in _PLACEHOLDER.sub("", text))
 
 
 def translate_protected(texts: list[Text], translate: Translate, space: Space) -> list[Text]:
@@ -119,7 +117,7 @@ def mask_placeholders(text: str) -> str:
 
 
 def _is_words(piece: str | Code) -> bool:
-    return isinstance(piece, str) and not _PLACEHOLDER.fullmatch(piece.strip()) and has_words(piece)
+    return isinstance(piece, str) and has_words(piece)
 
 
 def _show(text: Text) -> str:
@@ -136,8 +134,8 @@ def _exact(text: str) -> Counter[str]:
     return Counter(match[0] for match in _PLACEHOLDER.finditer(text) if match.lastgroup != "number")
 
 
-def _numbers(text: str) -> set[str]:
-    return {match[0] for match in _PLACEHOLDER.finditer(text) if match.lastgroup == "number"}
+def _numbers(text: str) -> Counter[str]:
+    return Counter(match["number"] for match in _PLACEHOLDER.finditer(text) if match["number"])
 
 
 def _restored(text: Text, shown: str, translation: str) -> Text | None:
@@ -148,8 +146,10 @@ def _restored(text: Text, shown: str, translation: str) -> Text | None:
         return None
     if _exact(translation) != _exact(shown):
         return None
-    if any(translation.count(number) != shown.count(number) for number in _numbers(shown)):
-        return None
+    numbers = _numbers(translation)
+    for number, count in _numbers(shown).items():  # to look for each in the text would take quadratic time
+        if numbers[number] != count and translation.count(number) != shown.count(number):
+            return None
     if not codes:
         return [translation.strip()]
     strings = _CODE.split(translation.strip())

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable
 
 _WINDOW_CHARACTERS = 4000  # the segmenter takes quadratic time where quotation marks or Chinese sentences are many
-_WIDE_STOP = re.compile(r"(?<=[。！？])(?=[^\s。！？…”’」』）】])")  # sentencex does not cut before a digit
+_WIDE_STOP = re.compile(r"(?<=[。！？])(?=[^\s。！？…”’」』）】》〉〕)\]])")  # sentencex does not cut before a digit
 # Clause punctuation that may end a part of a sentence that is too long.
 _CLAUSE_END = re.compile(r"(?<=[,;:)—])(?=\s)|(?<=[，；：、。！？،؛।])")
 _WORD_START = re.compile(r"(?<=\s)(?=\S)")
@@ -20,16 +20,23 @@ def split_sentences(text: str, language: str) -> list[str]:
     from sentencex import segment
 
     code = primary_language(language)
-    sentences, pending, start = [], "", 0
+    sentences: list[str] = []
+    pending: list[str] = []  # windows without an end of a sentence
+    start = 0
     while start < len(text):
         window = text[start : start + _WINDOW_CHARACTERS]
-        found = segment(code, window)
+        found = [sentence for sentence in segment(code, window) if sentence]
         if "".join(found) != window:  # never lose a character, whatever a later segmenter does
             found = [window]
-        start += len(window)
-        found[0] = pending + found[0]
-        pending = found.pop() if start < len(text) else ""  # its end may lie behind the window
-        sentences += found
+        if start + len(window) < len(text):
+            if len(found) == 1:
+                pending += found
+                start += len(window)
+                continue
+            found.pop()  # its end may lie behind the window: the next window begins with it
+        start += sum(map(len, found))
+        sentences += ["".join([*pending, found[0]]), *found[1:]]
+        pending = []
     return [part for sentence in sentences for part in _WIDE_STOP.split(sentence)]
 
 

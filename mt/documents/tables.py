@@ -16,6 +16,7 @@ _ROWS_AT_ONCE = 2000
 _NAMES_SHOWN, _NAMES_CHARACTERS = 20, 300  # in a message
 _SEPARATORS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")  # no translated line may fall apart in two
 _OBJECT_END = re.compile(r"\}\s*\Z")
+_QUOTED = re.compile('"[^"]*"?')  # in CSV
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ def translate_jsonl(file: BinaryIO, name: str, texts: TextTranslator, fields: Fi
     Raises ValueError with file and line for what is no JSON object, has no such field or has the new one already.
     """
     for row, found in _translated(_objects(file, name, fields), texts):
-        end = _OBJECT_END.search(row.line).start()
+        end = len(row.line[: _OBJECT_END.search(row.line).start()].rstrip())
         new = f", {json.dumps(fields.target, ensure_ascii=False)}: {json.dumps(found, ensure_ascii=False)}"
-        yield f"{row.line[:end].rstrip()}{new}{row.line[end:]}".encode()
+        yield f"{row.line[:end]}{new}{row.line[end:]}".encode()
 
 
 def translate_tsv(file: BinaryIO, name: str, texts: TextTranslator, fields: Fields) -> Iterator[bytes]:
@@ -64,20 +65,22 @@ def translate_tsv(file: BinaryIO, name: str, texts: TextTranslator, fields: Fiel
 def translate_csv(file: BinaryIO, name: str, texts: TextTranslator, fields: Fields) -> Iterator[bytes]:
     """Yields each record with one column more; the rest of the record stays to the byte.
 
-    The comma separates, or the semicolon where the first line has no comma. A source field that is a number from 0 is
-    a column; else the first record has the names. Raises ValueError with file and line for a record of another number
-    of columns, and for quotation marks that do not close.
+    The comma separates, or the semicolon where the first line has no comma outside quotation marks. A source field that
+    is a number from 0 is a column; else the first record has the names. Raises ValueError with file and line for a
+    record of another number of columns, and for quotation marks that do not close.
     """
     lines = _lines(file, name)
     first = next(lines, None)
     if first is None:
         raise ValueError(f"{name}: the file is empty")
-    delimiter = ";" if ";" in first[1] and "," not in first[1] else ","
+    unquoted = _QUOTED.sub("", first[1])
+    delimiter = ";" if ";" in unquoted and "," not in unquoted else ","
     records = _records(chain([first], lines), name, delimiter)
     for row, found in _translated(_cells(records, name, fields), texts, header=fields.target):
         cell = io.StringIO()
-        csv.writer(cell, delimiter=delimiter, lineterminator="").writerow([found, ""])  # one empty cell would be quoted
-        yield _with_column(row.line, delimiter + cell.getvalue().removesuffix(delimiter))
+        # Of two cells, as one that is empty would be quoted; \r\n, as only what may end a line is quoted in a cell.
+        csv.writer(cell, delimiter=delimiter, lineterminator="\r\n").writerow([found, ""])
+        yield _with_column(row.line, delimiter + cell.getvalue().removesuffix(f"{delimiter}\r\n"))
 
 
 def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:

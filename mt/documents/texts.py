@@ -80,8 +80,9 @@ class TextTranslator:
             yield list(reversed(rest))  # codes at the end
 
     def _is_wanted(self, core: tuple[str | Code, ...]) -> bool:
-        text = plain(list(core))
-        return has_words(text) if self.protect else bool(text)
+        if not self.protect:
+            return bool(plain(list(core)))
+        return any(has_words(part) for part in core if isinstance(part, str))
 
     def _joined(self, sentences: list["_Sentence"], translations: dict[tuple[str | Code, ...], Text]) -> Text:
         cores = [translations.get(sentence.core, list(sentence.core)) for sentence in sentences]

@@ -17,6 +17,7 @@ class _Variant:
     attribute: str  # that names the language
     start: int  # behind the element before
     tag: int  # where the white space before it ends
+    tag_end: int
     end: int = 0
     seg: list[Event] = field(default_factory=list)  # of its content
     seg_start: tuple[int, int] = (0, 0)  # of the tag <seg>
@@ -36,7 +37,7 @@ def translate_tmx(data: bytes, name: str, texts: TextTranslator) -> bytes:
     sources = [_one_line(inline_text(content, variant.seg)) for variant in variants]
     edits: list[Edit[bytes]] = []
     for variant, found in zip(variants, texts(sources), strict=True):
-        before_seg = content[variant.tag : variant.seg_start[0]].partition(b">")[2]
+        before_seg = content[variant.tag_end : variant.seg_start[0]]
         if b"<" in before_seg:  # notes and properties of the source
             before_seg = b""
         after_seg = re.match(rb"\s*", content[variant.seg_end[1] : variant.end])[0]
@@ -62,7 +63,7 @@ def _wanted(content: bytes, name: str, texts: TextTranslator) -> tuple[list[_Var
             attribute = "xml:lang" if "xml:lang" in event.attributes else "lang"
             language = event.attributes.get(attribute, "")
             languages.add(language)
-            unit.append(_Variant(language, attribute, space_start, event.start))
+            unit.append(_Variant(language, attribute, space_start, event.start, event.end))
         elif event.kind == "start" and event.tag == "seg" and unit:
             in_seg = True
             unit[-1].seg_start = event.start, event.end
@@ -84,4 +85,8 @@ def _wanted(content: bytes, name: str, texts: TextTranslator) -> tuple[list[_Var
 
 
 def _one_line(text: Text) -> Text:
-    return [part if isinstance(part, Code) else re.sub(r"\s*\n\s*", " ", part) for part in text]
+    """Returns the text in one line: white space with a line break is a space, other white space stays."""
+    return [
+        part if isinstance(part, Code) else re.sub(r"\s+", lambda space: " " if "\n" in space[0] else space[0], part)
+        for part in text
+    ]

@@ -25,7 +25,7 @@ class _Unit:
     def is_wanted(self) -> bool:
         if not self.translate or len(self.source) <= 2 or self.start.attributes.get("approved") == "yes":
             return False
-        filled = any(event.kind != "text" or event.value.strip() for event in self.target[1:-1])
+        filled = any(event.kind == "start" or event.value.strip() for event in self.target[1:-1])
         return not filled or self.target[0].attributes.get("state") in _UNTRANSLATED
 
 

@@ -107,13 +107,14 @@ def escape(text: str) -> str:
 def inline_text(data: bytes, events: list[Event]) -> Text:
     """Returns the text of an element's content, with the mark-up in it as codes.
 
-    Elements of native code (ph, bpt, x, ...) are codes as a whole; of others (g, hi, ...) the tags are.
+    Elements of native code (ph, bpt, x, ...) and what is marked as not to be translated are codes as a whole; of others
+    (g, hi, ...) the tags are.
     """
     text: Text = []
-    native: list[Event] = []  # the elements that we are in, from the first one of native code on
+    native: list[Event] = []  # the elements that we are in, from the first one that is a code as a whole on
     for event in events:
         raw = data[event.start : event.end]
-        if native or (event.kind == "start" and event.tag in _NATIVE):
+        if native or (event.kind == "start" and (event.tag in _NATIVE or _stays(event))):
             native += [event] if event.kind == "start" else []
             text.append(Code(raw.decode()))
             if event.kind == "end":
@@ -134,6 +135,10 @@ def language_matches(code: str, wanted: str) -> bool:
     """Returns whether a document's language code is the wanted one, or that with another country or script."""
     code, wanted = (value.strip().lower().replace("_", "-") for value in (code, wanted))
     return code == wanted or code.split("-")[0] == wanted.split("-")[0]
+
+
+def _stays(event: Event) -> bool:
+    return event.attributes.get("translate") == "no" or event.attributes.get("mtype") == "protected"
 
 
 def _ended(event: Event, end: int) -> Event:

@@ -57,3 +57,20 @@ def test_a_text_box_in_a_paragraph_is_a_text_of_its_own() -> None:
     asked = []
     translated("docx", docx(part), lambda sentences: asked.extend(sentences) or sentences)
     assert asked[:2] == ["in the box", "they read <1>good<2>books & tea."]
+
+
+def document(data: bytes) -> str:
+    return zipfile.ZipFile(io.BytesIO(translated("docx", data, upper))).read("word/document.xml").decode()
+
+
+def test_the_prefix_is_that_of_the_document() -> None:
+    part = DOCX_PART.replace("<w:", "<x:").replace("</w:", "</x:").replace("xmlns:w", "xmlns:x")
+    assert document(docx(part)) == document(docx()).replace("<w:", "<x:").replace("</w:", "</x:").replace(
+        "xmlns:w", "xmlns:x"
+    )
+
+
+def test_what_was_moved_away_stays() -> None:
+    moved = '<w:p><w:moveFrom w:id="1"><w:r><w:t>read </w:t></w:r></w:moveFrom><w:r><w:t>good tea</w:t></w:r></w:p>'
+    result = document(docx(DOCX_PART.replace("<w:p/>", moved)))
+    assert "<w:t>read </w:t>" in result and ">GOOD TEA</w:t>" in result

@@ -82,6 +82,9 @@ def test_sentences_come_as_strings_and_in_order(format: str) -> None:
         ("po", b'msgid "a" b"\nmsgstr ""\n', "a.po, line 1: must be"),
         ("po", b'msgid "a"\n', "a.po, line 2: the entry that ends here has no msgstr"),
         ("po", b'"Content-Type: text/plain; charset=klingon\\n"\n', "the encoding 'klingon'"),
+        ("html", b"<meta charset=utf-7>+2AA-", "a.html: the encoding 'utf-7' that it names is not known"),
+        ("html", b"<meta charset=punycode><p>+2AA-", "a.html: the encoding 'punycode' that it names is not known"),
+        ("po", b'"Content-Type: text/plain; charset=utf-8-sig\\n"\n', "a.po: some bytes would change in its encoding"),
         ("srt", b"1\n00:00:01 --> 00:00:02\nhi\n", "a.srt, line 2: must be a timing"),
         ("srt", b"hello\n", "a.srt: has no timing"),
         ("tmx", b"<tmx>\n<body></tmx>", "a.tmx, line 2: is not XML (mismatched tag)"),
@@ -163,6 +166,11 @@ def test_a_bomb_is_not_unpacked() -> None:
         ("srt", b"1\n00:00:01,000 --> 00:00:02,000\n" + b"tea " * 50_000),
         ("csv", b"en\n" + b'"a' * 50_000),
         ("tmx", b'<tmx><tu><tuv lang="en"><seg>' + b"<ph/>a" * 4_000 + b"</seg></tuv></tu></tmx>"),
+        ("tmx", b'<tmx><tu><tuv lang="en"><seg>tea' + b" " * 200_000 + b"</seg></tuv></tu></tmx>"),
+        ("md", b"`` a ` " * 5_000),
+        ("md", b"[a](b(" * 5_000),
+        ("po", b'msgid "tea ' + b" ".join(b"10.%d.%d.1" % divmod(n, 200) for n in range(40_000)) + b'"\nmsgstr ""\n'),
+        ("srt", b"1\n00:00:01,000 --> 00:00:02,000\n" + b"tea" * 100_000),
     ],
 )
 def test_no_document_takes_more_than_linear_time(format: str, data: bytes) -> None:

@@ -39,6 +39,17 @@ def test_exactly_the_read_text_changes() -> None:
         ("<p>open <b>never closed", "<p>OPEN <b>NEVER CLOSED"),
         ("<![CDATA[x]]><?php echo 1 ?><p>a", "<![CDATA[x]]><?php echo 1 ?><p>A"),
         ("<p>see http://x.org/a now", "<p>SEE http://x.org/a NOW"),
+        ("<p>c&# a</p><p>b&#; c</p><p>d", "<p>C&amp;# A</p><p>B&amp;#; C</p><p>D"),
+        ("<p>a</>b</p>", "<p>A</>B</p>"),
+        ("<img src=a alt=cup title=é>", '<img src=a alt="CUP" title="É">'),
+        ("<p>a</p><p class='x", "<p>A</p><p class='x"),
+        ("<p>a <a href='x>b</a> c</p>", "<p>A <a href='x>B</a> C</p>"),
+        (
+            "<p translate=no title='a'>b</p><img translate=no alt='a'>",
+            "<p translate=no title='a'>b</p><img translate=no alt='a'>",
+        ),
+        ("<p>a\xa0b <i title='X\xa0Y'></i>c", "<p>A&nbsp;B <i title='X\xa0Y'></i>C"),
+        ("<xmp>a & b</xmp><p>c", "<xmp>a & b</xmp><p>C"),
         ("<svg><text>keep</text></svg><p>a", "<svg><text>keep</text></svg><p>A"),
     ],
 )
@@ -51,3 +62,24 @@ def test_the_pages_encoding_is_kept() -> None:
     page = '<meta charset="iso-8859-1"><p>caf\xe9'.encode("latin-1")
     assert translated("html", page, upper) == '<meta charset="iso-8859-1"><p>CAF\xc9'.encode("latin-1")
     assert translated("html", page, lambda s: ["茶" for _ in s]).endswith(b"<p>&#33590;")
+
+
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        ("gb2312", "喆 a".encode("gbk")),
+        ("ISO-8859-1", b"\x93a\x94"),
+        ("shift_jis", "① a".encode("cp932")),
+        ("utf-16", b"\xc3\xa4 a"),
+    ],
+)
+def test_an_encoding_is_what_browsers_read_by_its_name(named: str, text: bytes) -> None:
+    page = f"<meta charset={named}><p>".encode() + text
+    asked = []
+    assert translated("html", page, lambda sentences: asked.extend(sentences) or sentences) == page
+    assert asked in (["喆 a"], ["“a”"], ["① a"], ["ä a"])
+
+
+def test_a_declaration_that_the_parser_does_not_know_is_a_named_error() -> None:
+    with pytest.raises(ValueError, match="a.html: is no web page"):
+        body("<![a[b]]><p>c")

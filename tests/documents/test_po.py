@@ -1,6 +1,9 @@
+import time
+
 import polib
 import pytest
 
+from mt.documents.po import _entries
 from tests.documents.samples import PO, same, translated, upper
 
 
@@ -54,3 +57,16 @@ def test_an_encoding_that_lacks_a_character_is_named() -> None:
 def test_odd_line_separators_are_characters() -> None:
     data = 'msgid "tea\u2028cup"\nmsgstr ""\n'.encode()
     assert 'msgstr "TEA\u2028CUP"'.encode() in translated("po", data, upper)
+
+
+def test_only_the_header_names_the_encoding() -> None:
+    data = b'msgid "set charset=klingon"\nmsgstr ""\n'
+    assert b'msgstr "SET CHARSET=KLINGON"' in translated("po", data, upper)
+
+
+def test_many_lines_of_a_message_take_linear_time() -> None:
+    lines = ['msgid ""', *['"they read good books "'] * 100_000, 'msgstr ""']
+    start = time.process_time()
+    (entry,) = _entries(lines, "a.po")
+    assert len(entry.source_of("msgstr")) == 2_100_000
+    assert time.process_time() - start < 5  # quadratic time would be far more

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.documents.protection import Code, Text, Translate, plain
+from mt.documents.protection import Code, Text, Translate, merged, plain
 from mt.documents.protection import translate_protected as translate_with_spaces
 from mt.documents.texts import TextTranslator
 
 PLACEHOLDERS = [
     "<b>", "</b>", '<a href="x">', "<br/>", "http://a.b/c?d=e", "https://x.org", "www.a.org/b", "me@x.org", "{name}",
-    "{0:.2f}", "{}", "{{x}}", "${x}", "%{x}", "{n, plural, one {# file} other {# files}}", "%s", "%d", "%(count)d",
+    "{0:.2f}", "{}", "{{x}}", "${x}", "%{x}", "{n, plural, one {# file} other {# files}}",
+    "{g, select, a {{n, plural, one {{x} file} other {{x} files}}} other {b}}", "%s", "%d", "%(count)d",
     "%1$s", "%5.2f", "%ld", "%@", "%%", "%1", "&amp;", "&#8230;", "&#x20AC;", "12:30", "2026-11-30", "192.168.0.1",
     "1.2.3",
 ]  # fmt: skip
@@ -133,3 +134,25 @@ def test_no_pattern_takes_more_than_linear_time(unit: str) -> None:
     start = time.process_time()
     translate_protected([[text]], lambda texts: texts)
     assert time.process_time() - start < 5
+
+
+def test_a_number_may_stand_beside_other_characters() -> None:
+    assert translate_protected([["open 9:00–10:00"]], lambda texts: ["offen 9:00-10:00h"]) == [["offen 9:00-10:00h"]]
+
+
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+def test_a_placeholder_alone_is_not_translated(placeholder: str) -> None:
+    asked = []
+    text = f"{placeholder} - {placeholder}"
+    found = TextTranslator("en", "de", lambda sentences: asked.extend(sentences) or sentences).strings([text])
+    assert found == [text] and asked == []
+
+
+def test_a_number_of_qt_stays_before_a_stop() -> None:
+    assert translate_protected([["open %1."]], garble) == [["OPEN %1."]]
+
+
+def test_many_strings_are_merged_in_linear_time() -> None:
+    start = time.process_time()
+    assert merged(["tea "] * 400_000) == ["tea " * 400_000]
+    assert time.process_time() - start < 3  # quadratic time would be far more

@@ -46,6 +46,11 @@ def test_a_sentence_over_the_edge_of_a_window_stays_whole() -> None:
     assert split_sentences("tea " * 5000, "en") == ["tea " * 5000]
 
 
+def test_an_abbreviation_at_the_edge_of_a_window_ends_nothing() -> None:
+    sentences = ["tea is good. "] * 306 + ["xxxxxxxxxx they met Dr. Smith today. ", "tea is good."]  # 4,000 with Dr
+    assert split_sentences("".join(sentences), "en") == sentences
+
+
 @pytest.mark.parametrize(
     "text",
     ["我爱中国。" * 200_000, "“Hi. " * 200_000, "tea " * 250_000, "." * 1_000_000, "e.g. " * 200_000, '". ' * 300_000],

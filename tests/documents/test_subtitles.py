@@ -53,6 +53,45 @@ def test_speakers_are_translated_apart(dash: str) -> None:
     assert asked == ["who is", "me"]
 
 
+def test_a_chinese_sentence_over_two_lines_has_no_space_between_them() -> None:
+    asked = []
+    data = "1\n00:00:01,000 --> 00:00:02,000\n他们每天\n都读 Star\nWars\n".encode()
+    assert translated("srt", data, lambda sentences: asked.extend(sentences) or sentences, "zh", "en") == data
+    assert asked == ["他们每天都读 Star Wars"]
+
+
+def test_what_a_speaker_says_in_two_lines_is_one_text() -> None:
+    asked = []
+    data = b"1\n00:00:01,000 --> 00:00:02,000\n- they read\ngood books.\n- no.\n"
+    assert translated("srt", data, lambda sentences: asked.extend(sentences) or sentences) == data
+    assert asked == ["they read good books.", "no."]
+
+
+def test_a_number_without_a_blank_line_before_it_is_of_the_next_cue() -> None:
+    data = b"1\n00:00:01,000 --> 00:00:02,000\nhi there\n2\n00:00:02,000 --> 00:00:03,000\nbye\n"
+    assert translated("srt", data, upper) == data.replace(b"hi there", b"HI THERE").replace(b"bye", b"BYE")
+
+
+def test_text_behind_a_blank_line_is_of_the_cue_in_subrip_only() -> None:
+    cue = b"00:00:01.000 --> 00:00:02.000\nhi\n\nthere\n\n2\n00:00:02.000 --> 00:00:03.000\nbye\n"
+    upper_case = cue.replace(b"hi", b"HI").replace(b"bye", b"BYE")
+    assert translated("srt", b"1\n" + cue, upper) == b"1\n" + upper_case.replace(b"there", b"THERE")
+    assert translated("vtt", b"WEBVTT\n\n" + cue, upper) == b"WEBVTT\n\n" + upper_case
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("<i>good\nmorning</i>", "Morgen", "<i>Morgen</i>"),
+        ("they <b>read\nnow</b>, too", "THEY <1>READ<2>, TOO", "THEY\n<b>READ</b>, TOO"),
+        ("they read\n<b>good</b> books", "THEY READ <1>GOOD<2> BOOKS", "THEY READ\n<b>GOOD</b> BOOKS"),
+    ],
+)
+def test_a_tag_stays_at_its_word(text: str, translation: str, expected: str) -> None:
+    data = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n".encode()
+    assert translated("srt", data, lambda s: [translation for _ in s]).decode().split("\n", 2)[2] == f"{expected}\n"
+
+
 def test_a_cue_without_text_and_blank_lines_with_spaces_stay() -> None:
     data = b"1\n00:00:01,000 --> 00:00:02,000\n\n2\n00:00:02.1 --> 00:00:03.2\n \t\n\n\n3\n0:00:04,0 --> 0:00:05,0\nhi"
     assert translated("srt", data, same) == data

@@ -28,7 +28,8 @@ def test_jsonl_gets_a_field_and_is_what_it_was() -> None:
     assert [row.pop("de") for row in after] == ["GOOD {name} TEA.", "", "CUP. PLATE."]
     assert before == after
     for old, new in zip(JSONL.splitlines(), result.splitlines(), strict=True):
-        assert new.startswith(old.rstrip(b" }"))
+        content = old.rstrip(b" }")
+        assert new.startswith(content) and new.endswith(old[len(content) :])
     assert result.count(b"\r\n") == JSONL.count(b"\r\n") and not result.endswith(b"\n")
 
 
@@ -51,6 +52,15 @@ def test_csv_is_read_back_with_one_column_more() -> None:
     before, after = (list(csv.reader(io.StringIO(data.decode(), newline=""))) for data in (CSV, result))
     assert [row[:3] for row in after] == before
     assert [row[3] for row in after] == ["de", "GOOD, TEA", 'TWO\nLINES "Q"', ""]
+
+
+def test_a_cell_with_a_line_break_is_quoted() -> None:
+    assert translated("csv", b'id,en\n1,"two\nlines"\n', upper) == b'id,en,de\n1,"two\nlines","TWO\nLINES"\n'
+
+
+def test_a_comma_in_quotation_marks_separates_nothing() -> None:
+    data = b'"name, first";en\n"a, b";cup\n'
+    assert translated("csv", data, upper) == b'"name, first";en;de\n"a, b";cup;CUP\n'
 
 
 def test_many_lines_take_little_memory() -> None:

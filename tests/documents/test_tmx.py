@@ -40,3 +40,8 @@ def test_utf_16_and_characters_that_an_encoding_lacks() -> None:
     assert "<seg>CAF\xc9</seg>" in wide.decode("utf-16")
     narrow = translated("tmx", (text % "iso-8859-1").encode("latin-1"), lambda s: ["\xc9茶" for _ in s])
     assert b"<seg>\xc9&#33590;</seg>" in narrow
+
+
+def test_an_attribute_may_have_an_angle_bracket() -> None:
+    data = b'<tmx><tu><tuv xml:lang="en" creationid="a>b">\n<seg>tea</seg></tuv></tu></tmx>'
+    assert b'</tuv><tuv xml:lang="de">\n<seg>TEA</seg></tuv></tu>' in translated("tmx", data, upper)

@@ -54,3 +54,17 @@ def test_a_target_of_another_prefix_and_of_cdata() -> None:
         b'<x:target state="needs-review-translation" state-qualifier="mt-suggestion">A &lt;b&gt; &amp; C</x:target>'
         in result
     )
+
+
+@pytest.mark.parametrize(
+    "marked", ['<mrk mtype="protected">Tea<g id="1"/></mrk>', '<mrk id="1" translate="no">Tea</mrk>']
+)
+def test_what_is_marked_in_a_sentence_stays(marked: str) -> None:
+    data = XLIFF.replace(b"<source>tea</source>", f"<source>good {marked} here</source>".encode())
+    assert f">GOOD {marked} HERE</target>".encode() in translated("xliff", data, upper)
+
+
+@pytest.mark.parametrize("target", ["<target><!-- a --></target>", "<target><![CDATA[]]></target>"])
+def test_a_target_without_text_is_filled(target: str) -> None:
+    data = XLIFF.replace(b"<target/>", target.encode())
+    assert b">CAKE</target>" in translated("xliff", data, upper)
