@@ -113,6 +113,8 @@ def translate(
     """Translate text, a file or standard input with a trained model."""
     if text and input:
         raise ValueError("give either TEXT or --input, not both")
+    if not text and not input and sys.stdin is None:
+        raise ValueError("standard input is closed: give TEXT or --input FILE")
     counts = {"--n-best": n_best, "--alternatives": alternatives, "--sample": sample, "--consensus": consensus}
     for name, count in counts.items():
         if count is not None and count < 1:

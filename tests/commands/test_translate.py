@@ -1,8 +1,15 @@
 """Options of mt translate that hold translations to something, or draw them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from mt.__main__ import main
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +56,25 @@ def test_errors_are_one_line_and_exit_code_2(run_mt, run_dir: Path, arguments: l
     assert (code, out) == (2, b"") and message in err
     errors = [line for line in err.splitlines() if not line.startswith("warning: ")]
     assert len(errors) == 1 and errors[0].startswith("error: ")
+
+
+def test_a_closed_standard_input_is_told(run_dir, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "argv", ["mt", "translate", str(run_dir)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == "error: standard input is closed: give TEXT or --input FILE\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(run_dir, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "mt", "translate", str(run_dir), "the ox", "the cat"]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, timeout=120)
+    os.close(writer)
+    assert ended.returncode == 141
+    assert all(line.startswith("warning: ") for line in ended.stderr.splitlines())
 
 
 def test_what_a_translation_is_held_to(run_mt, run_dir: Path, tmp_path: Path) -> None:
