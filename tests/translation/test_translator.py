@@ -203,13 +203,14 @@ def test_as_many_samples_fit_a_batch_as_its_budget_says(tokenizers, monkeypatch)
 
 
 def test_alternatives_follow_the_search_settings(tokenizers):
-    translator = make_translator(tokenizers, eos_bonus=-50.0, no_repeat_ngram_size=1, max_length_ratio=0.1)
-    found = translator.alternatives("I love china", "they drink", 3)
-    assert len(found) == 3 and sum(a.probability for a in found) <= 1
-    for alternative in found:
-        assert alternative.translation.startswith("they drink" + alternative.word)
-        tokens = tokenizers.target.encode([alternative.translation])[0]
-        assert len(tokens) > 3
+    translations = []
+    for size in (0, 1):
+        translator = make_translator(tokenizers, eos_bonus=-50.0, no_repeat_ngram_size=size)
+        found = translator.alternatives("I love china", "they drink", 3)
+        assert len(found) == 3 and sum(a.probability for a in found) <= 1
+        assert all(a.translation.startswith("they drink" + a.word) for a in found)
+        translations.append([a.translation for a in found])
+    assert translations[0] != translations[1]
     assert translator.alternatives(" ", "they", 3) == []
 
 
