@@ -219,7 +219,7 @@ class DecodeConfig:
     max_length_ratio: float = 2.0  # longest output = ratio * source tokens + max_length_offset
     max_length_offset: int = 10
     max_source_tokens: int = 1024  # longer sources are cut, and flagged
-    batch_tokens: int = 8192  # source tokens times beam in one search batch
+    batch_tokens: int = 8192  # source tokens times beam (or samples) in one search batch
 
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)
@@ -234,15 +234,20 @@ class DecodeConfig:
             f"decode.beam_size={self.beam_size} must be a multiple of decode.beam_groups={self.beam_groups}",
         )
         _in_range("decode", "diversity_penalty", self.diversity_penalty, 0, 100)
+        _require(
+            self.beam_groups > 1 or self.diversity_penalty == type(self).diversity_penalty,
+            f"decode.diversity_penalty={self.diversity_penalty} has no effect with decode.beam_groups=1: set "
+            "decode.beam_groups or leave decode.diversity_penalty out",
+        )
         _in_range("decode", "min_length_ratio", self.min_length_ratio, 0)
         _require(
             self.min_length_ratio <= self.max_length_ratio,
             f"decode.min_length_ratio={self.min_length_ratio} must be at most decode.max_length_ratio="
             f"{self.max_length_ratio}",
         )
-        _in_range("decode", "max_length_ratio", self.max_length_ratio, 0)
-        _in_range("decode", "max_length_offset", self.max_length_offset, 1)
-        _in_range("decode", "max_source_tokens", self.max_source_tokens, 2)
+        _in_range("decode", "max_length_ratio", self.max_length_ratio, 0, 1000)
+        _in_range("decode", "max_length_offset", self.max_length_offset, 1, 1_000_000)
+        _in_range("decode", "max_source_tokens", self.max_source_tokens, 2, 1_000_000)
         _in_range("decode", "batch_tokens", self.batch_tokens, 1)
 
 
@@ -298,10 +303,11 @@ class TrainerConfig:
             )
         for name in (
             "batch_tokens", "accumulate_batches", "validate_every_steps", "validate_max_sentences", "log_every_steps",
-            "validation_beam_size", "keep_last_checkpoints", "keep_best_checkpoints", "max_skipped_steps",
+            "keep_last_checkpoints", "keep_best_checkpoints", "max_skipped_steps",
             "shuffle_pool_batches",
         ):  # fmt: skip
             _in_range("trainer", name, getattr(self, name), 1, 2**31 - 1)
+        _in_range("trainer", "validation_beam_size", self.validation_beam_size, 1, 1000)
         _in_range("trainer", "prefetch_updates", self.prefetch_updates or 0, 0, 1000)
         _in_range("trainer", "distributed_timeout_seconds", self.distributed_timeout_seconds, 1, 1e6)
         _in_range("trainer", "seed", self.seed, 0, 2**63 - 1)

@@ -47,6 +47,20 @@ def test_round_trip_through_json() -> None:
         ({"tokenizer": {"bpe_dropout": 0.1}}, "tokenizer.bpe_dropout=0.1 needs tokenizer.algorithm=bpe"),
         ({"tokenizer": {"algorithm": "bpe", "unigram_alpha": 0.1}}, "needs tokenizer.algorithm=unigram"),
         ({"decode": {"no_repeat_ngram_size": -1}}, "decode.no_repeat_ngram_size=-1: must be at least 0"),
+        ({"decode": {"max_length_ratio": 1e300}}, "decode.max_length_ratio=1e+300: must be between 0 and 1000"),
+        ({"decode": {"max_length_offset": 10**30}}, "must be between 1 and 1000000"),
+        (
+            {"decode": {"beam_size": 6, "beam_groups": 4}},
+            "decode.beam_size=6 must be a multiple of decode.beam_groups=4",
+        ),
+        ({"decode": {"beam_groups": 6}}, "decode.beam_groups=6: must be between 1 and 5"),
+        ({"decode": {"diversity_penalty": 1}}, "decode.diversity_penalty=1.0 has no effect with decode.beam_groups=1"),
+        ({"decode": {"repetition_penalty": 0.9}}, "decode.repetition_penalty=0.9: must be between 1 and 100"),
+        (
+            {"decode": {"min_length_ratio": 3}},
+            "decode.min_length_ratio=3.0 must be at most decode.max_length_ratio=2.0",
+        ),
+        ({"trainer": {"validation_beam_size": 2000}}, "trainer.validation_beam_size=2000: must be between 1 and 1000"),
         ({"data": {"test": {"a/b": {"path": "x"}}}}, "data.test: 'a/b' names a corpus and its results"),
         ({"data": {"test": {"..": {"path": "x"}}}}, "data.test: '..' names a corpus and its results"),
         ([], "expected keys and values"),
@@ -57,6 +71,13 @@ def test_wrong_settings_are_refused_in_one_line(settings: dict, message: str) ->
         from_mapping(TrainConfig, settings)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_validations_of_a_run_that_searches_in_groups() -> None:
+    from mt.training.validation import validation_decode
+
+    config = from_mapping(TrainConfig, {"decode": {"beam_size": 6, "beam_groups": 3, "diversity_penalty": 1}})
+    assert validation_decode(config) == DecodeConfig(beam_size=1)
 
 
 def test_numbers_that_yaml_reads_as_text() -> None:

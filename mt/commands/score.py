@@ -43,12 +43,16 @@ def score(
     corpus = CorpusConfig(source=str(source), target=str(target))
     check_corpus(corpus, DataConfig(), "mt score")
     translator = load_translator(run, device, checkpoint, None, together_with or ())
-    total, tokens = 0.0, 0
+    total, tokens, pairs, cut = 0.0, 0, 0, 0
     with open_output(output) as file:
         for line in _scored(translator, read_corpus(corpus, DataConfig(), "mt score")):
             total, tokens = total + line["log_probability"], tokens + line["tokens"]
+            pairs, cut = line["line"], cut + line["truncated"]
             columns = f"{line['log_probability']:.4f}\t{line['tokens']}"
             file.write(f"{json.dumps(line, ensure_ascii=False) if as_json else columns}\n".encode())
+    if cut:
+        limits = f"{translator.decode.max_source_tokens} source or {translator.longest_forced} target tokens"
+        print(f"of {pairs} pairs {cut} are longer than {limits} and were cut", file=sys.stderr)
     if tokens:
         mean = total / tokens
         print(f"{tokens:,} tokens: {mean:.4f} nats each, perplexity {math.exp(-mean):.3f}", file=sys.stderr)

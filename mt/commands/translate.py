@@ -74,14 +74,18 @@ def translate(
         typer.Option(help="TSV of source and target terms: a line with the one is translated with the other."),
     ] = None,
     forbid: Annotated[
-        list[str] | None, typer.Option(help="No translation holds this word or text; may be repeated.")
+        list[str] | None,
+        typer.Option(help="No translation holds this text, or a word that begins so; may be repeated."),
     ] = None,
     alternatives: Annotated[
         int | None, typer.Option(help="Instead: up to so many words that can follow --prefix, with their probability.")
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(help="Draw so many translations of each line instead of searching."),
+        typer.Option(
+            help="Draw so many translations of each line instead of searching; above 1, each begins with the input "
+            "line's number and a tab."
+        ),
     ] = None,
     consensus: Annotated[
         int | None, typer.Option(help="Draw so many, take the one most like all of them (minimum Bayes risk, chrF).")
@@ -90,7 +94,7 @@ def translate(
     top_k: Annotated[int, typer.Option(help="Draw each token among so many likeliest; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Draw among the likeliest tokens that make up this share.")] = 1,
     epsilon: Annotated[float, typer.Option(help="Draw among tokens of at least this probability.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of --sample and --consensus.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
     together_with: Annotated[
         list[Path] | None, typer.Option("--with", help="One more run for an ensemble; may be repeated.")
     ] = None,
@@ -110,9 +114,13 @@ def translate(
     if text and input:
         raise ValueError("give either TEXT or --input, not both")
     if not text and not input and sys.stdin is None:
-        raise ValueError("standard input is closed: give TEXT or --input")
-    if n_best < 1:
-        raise ValueError(f"--n-best={n_best}: must be at least 1")
+        raise ValueError("standard input is closed: give TEXT or --input FILE")
+    counts = {"--n-best": n_best, "--alternatives": alternatives, "--sample": sample, "--consensus": consensus}
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"{name}={count}: must be at least 1")
+    if seed < 0:
+        raise ValueError(f"--seed={seed}: must be at least 0")
     if as_json and scores:
         raise ValueError("--json writes the scores anyway: leave --scores out")
     if details and not as_json:
@@ -141,7 +149,10 @@ def translate(
     }  # fmt: skip
     drawn = Sampling(temperature, top_k, top_p, epsilon)
     by_ctranslate2 = engine == "ctranslate2" or is_export(run)
-    _check_ways([name for name, value in ours.items() if value], n_best, drawn != Sampling(), by_ctranslate2)
+    given = [name for name, value in ours.items() if value]
+    if by_ctranslate2 and given:
+        raise ValueError(f"{given[0]}: is of mt's own search: leave it out, or --engine=ctranslate2")
+    _check_ways([*given, *(["--scores"] if scores else [])], n_best, drawn != Sampling() or seed != 1)
     if engine == "mt" and by_ctranslate2:
         raise ValueError(f"--engine=mt: {run} is an export; leave --engine out, or give the run that it was made from")
 
@@ -152,7 +163,7 @@ def translate(
 
     if kind == "text" and not (split_sentences or protect or field or new_field):
         at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
-        job = LineJob(_lines(text, input), at_once, n_best > 1 or bool(sample), scores, as_json, details)
+        job = LineJob(_lines(text, input), at_once, n_best > 1 or (sample or 1) > 1, scores, as_json, details)
         if alternatives:
             write_alternatives(job, output, load, prefix or "", alternatives)
         else:
@@ -170,20 +181,21 @@ def translate(
         translate_file(kind, file, name, output, load_languages(run), load, *choices)
 
 
-def _check_ways(given: list[str], n_best: int, cuts: bool, by_ctranslate2: bool) -> None:
-    """Raises ValueError for options, of those that our own search has alone, which do not go together.
-
-    cuts: whether --temperature and its like are given.
-    """
+def _check_ways(given: list[str], n_best: int, drawn: bool) -> None:
+    """Raises ValueError for options which do not go together: `given`, and whether --temperature and its like are."""
     instead = [name for name in ("--alternatives", "--sample", "--consensus") if name in given]
-    if by_ctranslate2 and given:
-        raise ValueError(f"{given[0]}: is of mt's own search: leave it out, or --engine=ctranslate2")
     if len(instead) > 1:
         raise ValueError(f"{' and '.join(instead)}: give one of them")
+    unused = ["--phrase", "--glossary"] if instead else []
+    if instead == ["--alternatives"]:
+        unused += ["--forbid", "--details", "--scores"]
+    for name in unused:
+        if name in given:
+            raise ValueError(f"{name}: has no meaning with {instead[0]}: leave it out")
     if instead and n_best > 1:
         raise ValueError(f"--n-best={n_best}: has no meaning with {instead[0]}: leave it out")
-    if cuts and not {"--sample", "--consensus"} & set(given):
-        raise ValueError("--temperature, --top-k, --top-p and --epsilon need --sample or --consensus")
+    if drawn and not {"--sample", "--consensus"} & set(given):
+        raise ValueError("--temperature, --top-k, --top-p, --epsilon and --seed need --sample or --consensus")
 
 
 def _check_document(kind: str, text: list[str] | None, field: str | None, of_lines: list[str]) -> None:

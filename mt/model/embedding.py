@@ -38,10 +38,11 @@ class Embedding(nn.Module):
         x = nn.functional.embedding(tokens, self.weight) * math.sqrt(d_model)  # [N, D]
         if not self.sinusoidal:
             return x
-        if longest > self.table.shape[0]:
+        table = self.table  # another thread may put a shorter one in its place
+        if longest > table.shape[0]:
             size = 1 << (longest - 1).bit_length()
-            self.table = sinusoids(torch.arange(size, device=self.table.device), d_model, self.paper)
-        return x + self.table[positions].to(x.dtype)
+            self.table = table = sinusoids(torch.arange(size, device=table.device), d_model, self.paper)
+        return x + table[positions].to(x.dtype)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from mt.training.resume import check_same_pairs
 from mt.training.schedule import learning_rate_factor
 from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
-from mt.training.validation import validate
+from mt.training.validation import validate, validation_decode
 from mt.translation.translator import Translator
 
 FIRST_LOSS_SCALE = 2.0**16
@@ -96,8 +96,7 @@ class Trainer:
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
         if config.trainer.ema_decay:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
-        decode = dataclasses.replace(config.decode, beam_size=config.trainer.validation_beam_size)
-        self.translator = Translator(self.model, tokenizers, decode)
+        self.translator = Translator(self.model, tokenizers, validation_decode(config))
         # a GPU is not waited for: what became of an update is asked when the next one's work is queued
         self.runs_ahead = device.type == "cuda" and self.dtype != torch.float16  # whose loss scale must be known
         self._outcome: Outcome | None = None

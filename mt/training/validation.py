@@ -4,12 +4,12 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from mt.config import TrainConfig
+from mt.config import DecodeConfig, TrainConfig
 from mt.data.batch import Batch, collate
 from mt.data.batching import cut_by_budget
 from mt.data.encoded import EncodedCorpus
@@ -37,6 +37,16 @@ def in_order(corpus: EncodedCorpus, batch_tokens: int, pairs: np.ndarray) -> Ite
     for start, end in zip(cuts[:-1], cuts[1:], strict=True):
         chosen = pairs[order[start:end]].tolist()
         yield collate([corpus.source_ids(i) for i in chosen], [corpus.target_ids(i) for i in chosen], chosen)
+
+
+def validation_decode(config: TrainConfig) -> DecodeConfig:
+    """Returns the run's search settings with the beam of validations, which is never searched in groups."""
+    return replace(
+        config.decode,
+        beam_size=config.trainer.validation_beam_size,
+        beam_groups=1,
+        diversity_penalty=DecodeConfig.diversity_penalty,
+    )
 
 
 @torch.no_grad()

@@ -27,18 +27,16 @@ def beginnings(model: Model, memory: Any, layout: Any, speller: Speller, prefix:
     In place of the prefix's last piece a longer one may stand that begins with it: then what it writes beyond the
     prefix is how the translation goes on; after the piece itself it is the next one. To end there is no way.
     """
-    tokens, choice = speller.prefix(prefix)
+    tokens, longer = speller.prefix(prefix)
     state = model.start(memory, layout, 1)
-    log_probs = _next(model, state, [BOS_ID, *tokens], memory)
-    if not choice:
+    log_probs = _next(model, state, [BOS_ID, *tokens[:-1]], memory)
+    if not tokens:
         return _likeliest([], log_probs, 0.0, count)
-    exact = speller.tokenizer.encode([prefix])[0][-1]
-    share = log_probs[choice].logsumexp(0).item()  # the rest of the distribution does not write the prefix
-    found = [
-        Beginning([*tokens, token], math.exp(log_probs[token].item() - share)) for token in choice if token != exact
-    ]
+    exact = tokens[-1]
+    share = log_probs[[exact, *longer]].logsumexp(0).item()  # the rest of the distribution does not write the prefix
+    found = [Beginning([*tokens[:-1], token], math.exp(log_probs[token].item() - share)) for token in longer]
     after = _next(model, state, [exact], memory)
-    found += _likeliest([*tokens, exact], after, log_probs[exact].item() - share, count)
+    found += _likeliest(tokens, after, log_probs[exact].item() - share, count)
     return sorted(found, key=lambda beginning: -beginning.probability)[:count]
 
 

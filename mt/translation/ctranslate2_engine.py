@@ -60,10 +60,6 @@ class CTranslate2Translator(LineTranslator):
         self, texts: list[str], sources: list[list[int]], n_best: int
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         decode = self.decode
-        if not 1 <= n_best <= decode.beam_size:
-            raise ValueError(
-                f"n_best={n_best}: must be between 1 and decode.beam_size={decode.beam_size}; raise decode.beam_size"
-            )
         cut = [ids[: decode.max_source_tokens] for ids in sources]
         order = sorted((i for i, ids in enumerate(cut) if ids), key=lambda i: -len(cut[i]))
         for start in range(0, len(order), AT_ONCE):

@@ -1,14 +1,12 @@
 """Glossaries: source terms and the target terms that their translations must hold."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from mt.data.corpus import read_lines
-
-_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+from mt.translation.phrases import in_word
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Glossary:
         for number, line in enumerate(read_lines(path), start=1):
             if not line.strip() or line.startswith("#"):
                 continue
-            columns = [column.strip() for column in line.split("\t")]
+            columns = [" ".join(column.split()) for column in line.split("\t")]
             if len(columns) != 2 or not all(columns):
                 raise ValueError(
                     f"{path}: line {number}: expected a source term, a tab and a target term, got {line!r}"
@@ -45,8 +43,10 @@ class Glossary:
     def targets_in(self, text: str) -> tuple[str, ...]:
         """Returns the target terms of all source terms in a text, in order; of overlapping ones the longest counts.
 
-        A term begins and ends where a word does; characters of scripts without spaces are words of their own.
+        A term begins and ends where a word does; characters of scripts without spaces are words of their own. Any white
+        space is as good as another.
         """
+        text = " ".join(text.split())
         found, place = [], 0
         while place < len(text):
             match = next((end for end in self._ends(text, place) if self._target(text[place:end]) is not None), None)
@@ -61,17 +61,12 @@ class Glossary:
 
     def _ends(self, text: str, place: int) -> Iterator[int]:
         """Yields where a term that begins at `place` can end, the furthest first."""
-        if place and _one_word(text[place - 1], text[place]):
+        if place and in_word(text[place - 1]) and in_word(text[place]):
             return
         for length in self._lengths:
             end = place + length
-            if end <= len(text) and not (end < len(text) and _one_word(text[end - 1], text[end])):
+            if end <= len(text) and not (end < len(text) and in_word(text[end - 1]) and in_word(text[end])):
                 yield end
 
     def _target(self, words: str) -> str | None:
         return self.terms.get(words, self.terms.get(words.lower()))  # a key in lower case stands for any case
-
-
-def _one_word(first: str, second: str) -> bool:
-    """Returns whether two neighbouring characters are in the same word."""
-    return all(c.isalnum() and not _NO_SPACES.match(c) for c in (first, second))

@@ -39,7 +39,8 @@ class LineTranslator:
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Yields, batch after batch, indices of sources and for each 1 to n_best hypotheses, best first.
 
-        Of all sources that hold tokens, in any order; longer ones than decode.max_source_tokens are cut to it.
+        Of all sources that hold tokens, in any order; longer ones than decode.max_source_tokens are cut to it. n_best
+        is at most decode.beam_size.
         """
         raise NotImplementedError
 
@@ -59,8 +60,13 @@ class LineTranslator:
 
         A text without visible characters has "" as its only translation. `progress` is called with the number of texts
         done so far, after each batch. Warns of sources that were cut and of unfinished translations, by the texts' own
-        names or else by line numbers from first_line on. Raises ValueError where n_best is more than decode.beam_size.
+        names or else by line numbers from first_line on. Raises ValueError unless 1 <= n_best <= decode.beam_size.
         """
+        beam_size = self.decode.beam_size
+        if not 1 <= n_best <= beam_size:
+            raise ValueError(
+                f"n_best={n_best}: must be between 1 and decode.beam_size={beam_size}; raise decode.beam_size"
+            )
         sources = self.sources(texts)
         results = self.results(
             sources, self.search(texts, sources, n_best), progress, names or lines(texts, first_line)

@@ -1,10 +1,22 @@
 """Texts as all the ways to spell them in pieces: what a search needs to hold a translation to a text."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mt.documents.sentences import WITHOUT_SPACES, primary_language
 from mt.tokenizer import Tokenizer
+
+_NO_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def in_word(character: str) -> bool:
+    """Returns whether a character is a letter, a digit, or a mark on one, of a script with spaces between words."""
+    letter = character.isalnum() or unicodedata.category(character).startswith("M")
+    return letter and not _NO_SPACES.match(character)
 
 
 @dataclass(frozen=True)
@@ -29,13 +41,20 @@ class Speller:
             if piece:
                 self.by_bytes.setdefault(piece, []).append(token)
         self.longest = max(map(len, self.by_bytes), default=0)
-        self.glues = [
-            spaced and piece.decode("utf-8", errors="ignore")[:1].isalnum() for piece in tokenizer.piece_bytes
-        ]
+        firsts = (piece.decode("utf-8", errors="ignore")[:1] for piece in tokenizer.piece_bytes)
+        self.glues = [spaced and first != "" and in_word(first) for first in firsts]  # go on with a word
+
+    def phrases(self, texts: Sequence[str]) -> list[Phrase]:
+        """Returns the phrases of texts, each once.
+
+        Without spaces one text may stand inside a piece of another, where a search would not find it, so that only the
+        longer one is left; with spaces it is found.
+        """
+        return [self.phrase(text) for text in (dict.fromkeys(texts) if self.spaced else longest_first(texts))]
 
     def phrase(self, text: str) -> Phrase:
         """Returns the phrase of a text. Raises ValueError as `written` does."""
-        content = self.written(text).strip()
+        content = self.written(text)
         starts = [(token, end - 1) for token, end in self._steps(b" " + content, 0)]
         if not self.spaced:  # a word may begin anywhere; a space alone is no beginning
             starts = [step for step in starts if step[1]] + self._steps(content, 0)
@@ -44,26 +63,23 @@ class Speller:
         return Phrase(content, tuple(starts), continuations)
 
     def prefix(self, text: str) -> tuple[list[int], list[int]]:
-        """Returns the tokens that a translation beginning with this text begins with, and the choice for the next one.
+        """Returns the tokens of a text that a translation begins with, and those that may stand in for the last one.
 
-        The last piece of a text may go on in a longer one, so it is left to choose among all that begin with it.
+        The end of a text may be the beginning of a longer piece; the tokens of all such pieces are the second list.
         """
         ids = self.tokenizer.encode([text])[0] if text else []
         if not ids:
             return [], []
         last = self.tokenizer.piece_bytes[ids[-1]]
-        choice = {token for piece, tokens in self.by_bytes.items() if piece.startswith(last) for token in tokens}
-        return ids[:-1], sorted(choice | {ids[-1]})
+        longer = {token for piece, tokens in self.by_bytes.items() if piece.startswith(last) for token in tokens}
+        return ids, sorted(longer - {ids[-1]})
 
     def written(self, text: str) -> bytes:
-        """Returns the bytes that a text has in a translation, with the space before its first word if there is one.
-
-        Raises ValueError where nothing is written.
-        """
+        """Returns the bytes that a text has in a translation. Raises ValueError where nothing is written."""
         content = self.tokenizer.decode(self.tokenizer.encode([text])[0]).strip().encode()
         if not content:
             raise ValueError(f"{text!r}: no pieces of the target tokenizer write this text")
-        return b" " + content if self.spaced else content
+        return content
 
     def _steps(self, content: bytes, offset: int) -> list[tuple[int, int]]:
         ends = range(offset + 1, min(offset + self.longest, len(content)) + 1)

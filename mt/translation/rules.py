@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 from mt.tokenizer import EOS_ID, PAD_ID
+from mt.translation.phrases import in_word
+
+_CHARACTER_BYTES = 4  # the longest in UTF-8
 
 
 class Rule(Protocol):
@@ -68,56 +71,77 @@ class MinimumLength:
 class Forbidden:
     """None of these texts is written, in whatever pieces: no token comes that would complete one.
 
+    A text counts where a word begins with it: of a forbidden "tea" there is none in "steam", and one in "team".
     piece_bytes: what each token writes, as the tokenizer has it.
     """
 
-    def __init__(self, texts: Sequence[bytes], piece_bytes: Sequence[bytes]) -> None:
+    def __init__(self, texts: Sequence[str], piece_bytes: Sequence[bytes]) -> None:
         assert all(texts)
-        self.texts, self.piece_bytes = texts, piece_bytes
-        self.longest = max(map(len, texts), default=0)
-        self._completing: dict[bytes, list[int]] = {}  # by the end of what is written
+        self.texts, self.piece_bytes = [(text.encode(), in_word(text[0])) for text in texts], piece_bytes
+        self.longest = max((len(text) for text, _ in self.texts), default=0)
+        self._beginnings = {text[:end] for text, _ in self.texts for end in range(1, len(text))}
+        self._completing: dict[bytes, list[int]] = {}  # by what matters of the text before
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        recent = prefixes[:, max(0, prefixes.shape[1] - self.longest) :].tolist()
+        recent = prefixes[:, max(0, prefixes.shape[1] - self.longest - _CHARACTER_BYTES) :].tolist()
         for row, tokens in enumerate(recent):
-            written = b"".join(self.piece_bytes[token] for token in tokens)
-            log_probs[row, self._after(written[max(0, len(written) - self.longest + 1) :])] = -torch.inf
+            tail = self._tail(b"".join(self.piece_bytes[token] for token in tokens))
+            if tail not in self._completing:
+                pieces = enumerate(self.piece_bytes)
+                self._completing[tail] = [t for t, piece in pieces if self.in_text(tail + piece, len(tail))]
+            log_probs[row, self._completing[tail]] = -torch.inf
 
-    def _after(self, tail: bytes) -> list[int]:
-        """Returns the tokens that would complete a text after this tail, which is shorter than the longest text."""
-        if tail not in self._completing:
-            self._completing[tail] = [
-                token
-                for token, piece in enumerate(self.piece_bytes)
-                if piece and any(text in (tail + piece)[max(0, len(tail) - len(text) + 1) :] for text in self.texts)
-            ]
-        return self._completing[tail]
+    def in_text(self, written: bytes, old: int = 0) -> bool:
+        """Returns whether a text stands in what is written, of which the first `old` bytes are no news."""
+        for text, begins_word in self.texts:
+            place = written.find(text, max(0, old - len(text) + 1))
+            while place >= 0:
+                if not (begins_word and _ends_in_word(written[:place])):
+                    return True
+                place = written.find(text, place + 1)
+        return False
+
+    def _tail(self, written: bytes) -> bytes:
+        """Returns the longest end that begins a text, or nothing; behind a letter if it stands behind one."""
+        place = max(0, len(written) - self.longest + 1)
+        while place < len(written) and written[place:] not in self._beginnings:
+            place += 1
+        return (b"a" if _ends_in_word(written[:place]) else b"") + written[place:]
+
+
+def _ends_in_word(written: bytes) -> bool:
+    last = written[-_CHARACTER_BYTES:].decode("utf-8", errors="ignore")[-1:]
+    return last != "" and in_word(last)
 
 
 class TargetPrefix:
     """Every hypothesis begins with the prefix of its sentence, whatever other rules say; after it those apply.
 
-    A prefix is given as tokens, and then a choice of tokens for one more position (empty: no choice): the end of a
-    text prefix may be the beginning of several pieces.
+    A prefix is given as tokens, and as tokens that may stand in for its last one, since they begin with it and go on:
+    to those the other rules apply as well.
     """
 
     def __init__(
-        self, tokens: Sequence[Sequence[int]], choices: Sequence[Sequence[int]], others: Sequence[Rule] = ()
+        self, tokens: Sequence[Sequence[int]], longer: Sequence[Sequence[int]], others: Sequence[Rule] = ()
     ) -> None:
-        self.tokens, self.choices, self.others = tokens, choices, others  # tokens, choices: of each sentence
+        self.tokens, self.longer, self.others = tokens, longer, others  # tokens, longer: of each sentence
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        position, held = prefixes.shape[1], dict[int, tuple[list[int], Tensor]]()
+        position, held = prefixes.shape[1], dict[int, tuple[int, float]]()
         for row, sentence in enumerate(sentences.tolist()):
-            tokens, choice = self.tokens[sentence], self.choices[sentence]
-            allowed = [tokens[position]] if position < len(tokens) else list(choice) * (position == len(tokens))
-            if allowed:
-                held[row] = allowed, log_probs[row, allowed]
+            if position < len(self.tokens[sentence]):
+                token = self.tokens[sentence][position]
+                held[row] = token, log_probs[row, token].item()
         for rule in self.others:
             rule(log_probs, prefixes, sentences)
-        for row, (allowed, values) in held.items():
+        for row, (token, value) in held.items():
+            sentence = int(sentences[row])
+            is_last = position == len(self.tokens[sentence]) - 1
+            longer = list(self.longer[sentence]) if is_last else []
+            values = log_probs[row, longer]
             log_probs[row] = -torch.inf
-            log_probs[row, allowed] = values
+            log_probs[row, longer] = values
+            log_probs[row, token] = value
 
 
 class Diversity:

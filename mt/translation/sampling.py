@@ -3,6 +3,7 @@
 Each sentence has random numbers of its own, so that its samples do not depend on its neighbours in the batch.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, value, holds, rule in (
-            ("temperature", self.temperature, self.temperature > 0, "greater than 0"),
+            ("temperature", self.temperature, 0 < self.temperature < math.inf, "greater than 0, and finite"),
             ("top_k", self.top_k, self.top_k >= 0, "at least 0"),
             ("top_p", self.top_p, 0 < self.top_p <= 1, "above 0, at most 1"),
             ("epsilon", self.epsilon, 0 <= self.epsilon < 1, "at least 0, below 1"),
@@ -100,10 +101,11 @@ def sample(
 
 def _draw(log_probs: Tensor, sampling: Sampling, random: Tensor) -> Tensor:
     """Returns a token for each row: the first at which the cumulated probabilities exceed a random number [R]."""
-    ordered, order = (log_probs / sampling.temperature).sort(dim=1, descending=True, stable=True)
+    ordered, order = log_probs.sort(dim=1, descending=True, stable=True)
+    ordered = (ordered - ordered[:, :1]).double() / sampling.temperature  # so that the likeliest stays finite
     if sampling.top_k:
         ordered[:, sampling.top_k :] = -torch.inf
-    probabilities = ordered.double().softmax(1).nan_to_num(0)
+    probabilities = ordered.softmax(1).nan_to_num(0)
     cumulated = probabilities.cumsum(1)
     cut = (cumulated - probabilities >= sampling.top_p) | (probabilities < sampling.epsilon)
     cut[:, 0] = False

@@ -22,7 +22,7 @@ from mt.translation.ensemble import Ensemble
 from mt.translation.forced import Forced, force
 from mt.translation.lines import LineTranslator, Translation, lines, longest_output
 from mt.translation.mbr import expected_chrf
-from mt.translation.phrases import Speller, longest_first, spaced
+from mt.translation.phrases import Speller, spaced
 from mt.translation.rules import (
     Diversity,
     Forbidden,
@@ -56,8 +56,9 @@ class Translator(LineTranslator):
     """A model, or an ensemble, with its tokenizers and search settings.
 
     target_language, a code such as zh, says whether words have spaces between them. forbidden: texts that no
-    translation holds; in a language with spaces, that no word of it begins with. guide: from a text to what its
-    translations by search are held to; a phrase that cannot be written with the target's pieces raises ValueError.
+    translation holds; where words have spaces between them, that none begins with. guide: from a text to what its
+    translations are held to (drawn ones to the prefix alone); a phrase that cannot be written with the target's pieces,
+    or holds what is forbidden, raises ValueError.
     """
 
     def __init__(
@@ -73,14 +74,19 @@ class Translator(LineTranslator):
         self.model, self.guide = model, guide
         self.models = model.models if isinstance(model, Ensemble) else [model]
         self.speller = Speller(tokenizers.target, spaced(target_language))
-        self._forbidden = [self.speller.written(text) for text in forbidden]
+        texts = [self.speller.written(text).decode() for text in forbidden]
+        self._forbidden = Forbidden(texts, tokenizers.target.piece_bytes)  # of all threads: what it stores, all may use
 
     def search(
         self, texts: list[str], sources: list[list[int]], n_best: int
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         guidance = [self.guide(text) for text in texts]
+        for phrase in {phrase for own in guidance for phrase in own.phrases}:
+            if self._forbidden.in_text(self.speller.written(phrase)):
+                raise ValueError(f"{phrase!r}: must be in a translation, but holds what is forbidden: leave one out")
+        rows = self.decode.beam_size
         return self._in_batches(
-            sources, lambda batch, own: self._search(own, n_best, [guidance[index] for index in batch])
+            sources, rows, lambda batch, own: self._search(own, n_best, [guidance[index] for index in batch])
         )
 
     def sample(
@@ -94,17 +100,22 @@ class Translator(LineTranslator):
     ) -> list[list[Translation]]:
         """Returns `count` translations of each text drawn from the model, in the order drawn; some may be equal.
 
-        The same seed, line number and text give the same samples, whatever else is translated.
+        The same seed, line number and text give the same samples, whatever else is translated. Raises ValueError for a
+        count below 1 or a seed below 0.
         """
+        for name, value, least in (("count", count, 1), ("seed", seed, 0)):
+            if value < least:
+                raise ValueError(f"{name}={value}: must be at least {least}")
 
         def draw(batch: list[int], own: list[list[int]]) -> list[list[Hypothesis]]:
             memory, layout = self._encode(own)
+            guidance = [self.guide(texts[index]) for index in batch]
+            rules, limits = self._rules(own, guidance), self._limits(own, guidance)
             seeds = [[seed, first_line + index] for index in batch]
-            rules, penalty = self._rules(own, [Guidance()] * len(own)), self.decode.length_penalty
-            return sample(self.model, memory, layout, self._limits(own), count, sampling, seeds, penalty, rules)
+            return sample(self.model, memory, layout, limits, count, sampling, seeds, self.decode.length_penalty, rules)
 
         sources = self.sources(texts)
-        return self.results(sources, self._in_batches(sources, draw), progress, lines(texts, first_line))
+        return self.results(sources, self._in_batches(sources, count, draw), progress, lines(texts, first_line))
 
     def translate_by_consensus(
         self,
@@ -136,7 +147,7 @@ class Translator(LineTranslator):
         results: list[Forced | None] = [None] * len(texts)
         sides = zip(sources, targets, strict=True)
         lengths = [max(len(source), len(target)) if source else 0 for source, target in sides]
-        for batch in self._batches(lengths):
+        for batch in self._batches(lengths, self.decode.beam_size):
             views = force(self.models, [sources[i] for i in batch], [targets[i] for i in batch])
             for index, view in zip(batch, views, strict=True):
                 results[index] = view
@@ -153,9 +164,10 @@ class Translator(LineTranslator):
         if not source:
             return []
         ways = beginnings(self.model, *self._encode([source]), self.speller, prefix, 2 * count)
-        memory, layout = self._encode([source] * len(ways))
-        rules = [TargetPrefix([way.tokens for way in ways], [[]] * len(ways))]
-        limits = [limit + len(way.tokens) for limit, way in zip(self._limits([source] * len(ways)), ways, strict=True)]
+        sources, free = [source] * len(ways), [Guidance()] * len(ways)
+        memory, layout = self._encode(sources)
+        rules = [TargetPrefix([way.tokens for way in ways], [[]] * len(ways), self._rules(sources, free))]
+        limits = [limit + len(way.tokens) for limit, way in zip(self._limits(sources, free), ways, strict=True)]
         found: dict[str, Alternative] = {}
         hypotheses = beam_search(
             self.model, memory, layout, limits, 1, self.decode.length_penalty, 1, rules, self.decode.lookahead
@@ -171,12 +183,15 @@ class Translator(LineTranslator):
         return sorted(found.values(), key=lambda alternative: -alternative.probability)[:count]
 
     def _in_batches(
-        self, sources: list[list[int]], search: Callable[[list[int], list[list[int]]], list[list[Hypothesis]]]
+        self,
+        sources: list[list[int]],
+        rows: int,
+        search: Callable[[list[int], list[list[int]]], list[list[Hypothesis]]],
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Yields, batch after batch, indices and what `search` finds; it gets the indices and their sources, cut.
 
-        On a CPU each thread has a batch of its own: sharing the small operations of a step would cost more than it
-        gains.
+        rows: how many hypotheses it keeps of each. On a CPU each thread has a batch of its own: sharing the small
+        operations of a step would cost more than it gains.
         """
         limit = self.decode.max_source_tokens
         threads = torch.get_num_threads() if self.model.device.type == "cpu" else 1
@@ -188,7 +203,7 @@ class Translator(LineTranslator):
             return batch, search(batch, [self._cut(sources[index]) for index in batch])
 
         try:
-            batches = list(self._batches([min(len(ids), limit) for ids in sources], threads))
+            batches = list(self._batches([min(len(ids), limit) for ids in sources], rows, threads))
             if threads == 1 or len(batches) < 2:
                 yield from map(own, batches)
                 return
@@ -197,6 +212,7 @@ class Translator(LineTranslator):
                 yield from lanes.map(own, batches)
             finally:
                 lanes.shutdown(cancel_futures=True)
+                torch.set_num_threads(threads)  # a lane's number would be that of all threads that start later
         finally:
             for model in training:
                 model.train()
@@ -204,18 +220,20 @@ class Translator(LineTranslator):
     def _cut(self, ids: list[int]) -> list[int]:
         return ids[: self.decode.max_source_tokens]
 
-    def _limits(self, sources: list[list[int]]) -> list[int]:
-        return [longest_output(self.decode, len(ids)) for ids in sources]
+    def _limits(self, sources: list[list[int]], guidance: Sequence[Guidance]) -> list[int]:
+        """Returns the longest outputs; a prefix adds its own length."""
+        prefixes = [len(self.speller.prefix(own.prefix)[0]) for own in guidance]
+        return [longest_output(self.decode, len(ids)) + more for ids, more in zip(sources, prefixes, strict=True)]
 
-    def _batches(self, lengths: list[int], at_least: int = 1) -> Iterator[list[int]]:
+    def _batches(self, lengths: list[int], rows: int, at_least: int = 1) -> Iterator[list[int]]:
         """Yields indices of all lengths but 0, the longest first, so that too little memory shows at once.
 
-        The tokens of a batch, </s> counted, times the beam are at most decode.batch_tokens, or it is one sentence.
+        The tokens of a batch, </s> counted, times rows are at most decode.batch_tokens, or it is one sentence.
         at_least: how many batches there should be, where there are enough sentences.
         """
         order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
         share = -(-sum(lengths[i] + 1 for i in order) // at_least)
-        most = max(min(self.decode.batch_tokens // self.decode.beam_size, share), 1)
+        most = max(min(self.decode.batch_tokens // rows, share), 1)
         batch: list[int] = []
         tokens = 0
         for index in order:
@@ -242,74 +260,67 @@ class Translator(LineTranslator):
             rules.append(NoRepeatedNgram(decode.no_repeat_ngram_size))
         if decode.min_length_ratio:
             rules.append(MinimumLength([math.floor(decode.min_length_ratio * len(ids)) for ids in sources]))
-        if self._forbidden:
-            rules.append(Forbidden(self._forbidden, self.tokenizers.target.piece_bytes))
+        if self._forbidden.texts:
+            rules.append(self._forbidden)
         if any(own.prefix for own in guidance):
-            tokens, choices = zip(*(self.speller.prefix(own.prefix) for own in guidance), strict=True)
-            rules = [TargetPrefix(tokens, choices, rules)]
+            tokens, longer = zip(*(self.speller.prefix(own.prefix) for own in guidance), strict=True)
+            rules = [TargetPrefix(tokens, longer, rules)]
         return rules
 
     def _search(self, sources: list[list[int]], n_best: int, guidance: Sequence[Guidance]) -> list[list[Hypothesis]]:
-        decode = self.decode
-        memory, layout = self._encode(sources)
-        limits, rules = self._limits(sources), self._rules(sources, guidance)
-        for index, own in enumerate(guidance):
-            limits[index] += len(self.speller.prefix(own.prefix)[0])
-        found_of_all = decode.beam_size if decode.coverage_penalty else n_best
-        if any(own.phrases for own in guidance):
-            phrases = [[self.speller.phrase(text) for text in longest_first(own.phrases)] for own in guidance]
-            settings = (
-                decode.beam_size,
-                decode.length_penalty,
-                phrases,
-                self.speller.glues,
-                found_of_all,
-                rules,
-                decode.lookahead,
-            )
-            found = constrained_search(self.model, memory, layout, limits, *settings)
-        elif decode.beam_groups > 1:
-            found = self._search_in_groups(memory, layout, limits, n_best, rules)
-        else:
-            settings = decode.beam_size, decode.length_penalty, found_of_all, rules, decode.lookahead
-            found = beam_search(self.model, memory, layout, limits, *settings)
-        if decode.coverage_penalty or decode.beam_groups > 1:
-            found = [self._rescored(source, own)[:n_best] for source, own in zip(sources, found, strict=True)]
+        """Returns up to n_best hypotheses of each source; those with phrases are searched apart from the others."""
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for with_phrases in (True, False):
+            chosen = [index for index, own in enumerate(guidance) if bool(own.phrases) == with_phrases]
+            if chosen:
+                own_guidance, own_sources = [guidance[index] for index in chosen], [sources[index] for index in chosen]
+                alike = self._search_alike(own_sources, n_best, own_guidance, with_phrases)
+                for index, hypotheses in zip(chosen, alike, strict=True):
+                    found[index] = hypotheses
         return found
 
-    def _search_in_groups(
-        self, memory: torch.Tensor, layout: Layout, limits: list[int], n_best: int, rules: list[Rule]
+    def _search_alike(
+        self, sources: list[list[int]], n_best: int, guidance: Sequence[Guidance], with_phrases: bool
     ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses of all groups of a diverse beam search, without those that two of them found."""
+        """Searches in one beam, or in groups of a diverse one, without hypotheses that two of them found."""
         decode, diversity = self.decode, Diversity(self.decode.diversity_penalty)
+        memory, layout = self._encode(sources)
+        start = self.model, memory, layout, self._limits(sources, guidance)
+        rules = self._rules(sources, guidance)
+        rescored = decode.beam_groups > 1 or decode.coverage_penalty > 0
         width = decode.beam_size // decode.beam_groups
-        if not 1 <= n_best <= decode.beam_size:
-            raise ValueError(f"n_best={n_best}: must be between 1 and decode.beam_size={decode.beam_size}")
-        found: list[list[Hypothesis]] = [[] for _ in limits]
+        count = width if rescored else n_best
+        if decode.beam_groups > 1:
+            rules.append(diversity)
+        phrases = [self.speller.phrases(own.phrases) for own in guidance]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
         for _ in range(decode.beam_groups):
-            group = beam_search(
-                self.model,
-                memory,
-                layout,
-                limits,
-                width,
-                decode.length_penalty,
-                width,
-                [*rules, diversity],
-                decode.lookahead,
-            )
+            if with_phrases:
+                beam = width, decode.length_penalty, phrases, self.speller.glues
+                group = constrained_search(*start, *beam, count, rules, decode.lookahead)
+            else:
+                group = beam_search(*start, width, decode.length_penalty, count, rules, decode.lookahead)
             for own, more in zip(found, group, strict=True):
                 own += [h for h in more if h.tokens not in [known.tokens for known in own]]
             diversity.next_group()
+        if rescored:
+            found = [self._rescored(source, own)[:n_best] for source, own in zip(sources, found, strict=True)]
         return found
 
     def _rescored(self, source: list[int], found: list[Hypothesis]) -> list[Hypothesis]:
-        """Returns hypotheses with the score of the model's own probabilities and of coverage, the best first."""
+        """Returns hypotheses without what the diversity of groups took from their scores, with that of coverage."""
         decode, scored = self.decode, []
         views = force(self.models, [source] * len(found), [h.tokens for h in found])
         for hypothesis, view in zip(found, views, strict=True):
-            log_probs = view.log_probs if hypothesis.finished else view.log_probs[:-1]
-            score = math.fsum(log_probs) / max(len(log_probs), 1) ** decode.length_penalty
+            score = hypothesis.score
+            if decode.beam_groups > 1:
+                factors = [
+                    decode.repetition_penalty if t in hypothesis.tokens[:i] else 1
+                    for i, t in enumerate(hypothesis.tokens)
+                ]
+                log_probs = view.log_probs if hypothesis.finished else view.log_probs[:-1]
+                gains = [gain * factor for gain, factor in zip(log_probs, [*factors, 1], strict=False)]
+                score = math.fsum(gains) / max(len(gains), 1) ** decode.length_penalty
             if decode.coverage_penalty:
                 score += decode.coverage_penalty * view.coverage()
             scored.append(replace(hypothesis, score=score))

@@ -1,6 +1,7 @@
 """The search for translations that hold phrases, against all translations that do."""
 
 import itertools
+from functools import cache
 
 import pytest
 import torch
@@ -8,9 +9,11 @@ import torch
 from mt.translation.beam import beam_search
 from mt.translation.constrained import constrained_search
 from mt.translation.phrases import Phrase
+from mt.translation.rules import MinimumLength, NoRepeatedNgram, TargetPrefix
 from tests.translation.table_models import TableModel, all_translations, probability_of, random_log_probs
 
 V, LIMIT = 8, 5
+NO_GLUE = (False,) * V
 PIECES = {4: b"a", 5: b"b", 6: b"ab", 7: b"c"}
 
 
@@ -27,48 +30,103 @@ def written(tokens):
     return b"".join(PIECES[t] for t in tokens)
 
 
-def spelled_without_overlap(tokens, phrases):
-    """Whether the tokens hold the phrases one after the other, each in whole pieces, in some order."""
-
-    def found_from(position, missing):
-        if not missing:
-            return True
-        for start in range(position, len(tokens)):
-            for end in range(start + 1, len(tokens) + 1):
-                text = written(tokens[start:end])
-                for p in missing:
-                    if text == p and found_from(end, [q for q in missing if q != p]):
-                        return True
-        return False
-
-    return found_from(0, list(phrases))
+def holds(tokens, phrases, glues=NO_GLUE):
+    """Whether each phrase is spelled in whole pieces somewhere, and no glue follows it."""
+    runs = [
+        written(tokens[start:end])
+        for end in range(1, len(tokens) + 1)
+        if end == len(tokens) or not glues[tokens[end]]
+        for start in range(end)
+    ]
+    return all(phrase in runs for phrase in phrases)
 
 
-def search(log_probs, phrases, beam_size, n_best=1, limits=None, glues=(False,) * V):
-    limits = limits or [LIMIT - sum(len(p) for p in own) for own in phrases]  # grows by the phrases' bytes again
+def search(log_probs, phrases, beam_size, n_best=1, limits=None, glues=NO_GLUE, rules=()):
+    limits = limits or [LIMIT - sum(len(p) + 1 for p in own) for own in phrases]  # grows by the phrases again
     return constrained_search(
         TableModel(log_probs), torch.arange(len(phrases)), None, limits, beam_size, 1.0,
-        [[phrase(p) for p in own] for own in phrases], glues, n_best,
+        [[phrase(p) for p in own] for own in phrases], glues, n_best, rules,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("phrases", [[b"ab"], [b"c", b"a"], [b"bab"], [b"abc", b"b"]])
-def test_a_beam_that_drops_nothing_finds_the_best_translation_with_the_phrases(seed, phrases):
-    log_probs = random_log_probs(seed, V)
-    (found,) = search(log_probs, [phrases], 5**LIMIT, n_best=3)
+def assert_best(found, log_probs, allowed):
+    """found: all that a beam that drops nothing finds, best first."""
     expected = sorted(
-        (
-            (probability_of(log_probs, 0, t) / (len(t) + 1), list(t))
-            for t in all_translations(V, LIMIT)
-            if spelled_without_overlap(t, phrases)
-        ),
+        ((probability_of(log_probs, 0, t) / (len(t) + 1), list(t)) for t in all_translations(V, LIMIT) if allowed(t)),
         reverse=True,
-    )
-    for hypothesis in found:
-        assert hypothesis.finished and all(p in written(hypothesis.tokens) for p in phrases)
-    assert found[0].tokens == expected[0][1]
-    assert found[0].score == pytest.approx(expected[0][0], abs=1e-5)
+    )[: len(found)]
+    finished = [h for h in found if h.finished]
+    assert [h.tokens for h in finished] == [tokens for _, tokens in expected] and expected
+    assert [h.score for h in finished] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+PHRASES = [
+    [b"ab"], [b"c", b"a"], [b"bab"], [b"abc", b"b"], [b"ab", b"ac"], [b"cc", b"ca"], [b"aab"], [b"ab", b"bc"], [b"aa"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("phrases", PHRASES)
+def test_a_beam_that_drops_nothing_finds_the_best_translations_with_the_phrases(seed, phrases):
+    log_probs = cache(random_log_probs(seed, V))
+    (found,) = search(log_probs, [phrases], 5**LIMIT, n_best=3)
+    assert_best(found, log_probs, lambda tokens: holds(tokens, phrases))
+
+
+@pytest.mark.parametrize("glue", [(4, 5, 6), (7,), (5,), (6, 7)])
+@pytest.mark.parametrize("phrases", PHRASES)
+def test_a_phrase_counts_where_no_letter_follows_it(glue, phrases):
+    log_probs, glues = cache(random_log_probs(5, V)), [token in glue for token in range(V)]
+    (found,) = search(log_probs, [phrases], 5**LIMIT, n_best=3, glues=glues)
+    assert_best(found, log_probs, lambda tokens: holds(tokens, phrases, glues))
+
+
+@pytest.mark.parametrize("phrases", [[b"ab"], [b"c", b"a"], [b"abc"]])
+def test_rules_hold_beside_phrases(phrases):
+    log_probs = cache(random_log_probs(6, V))
+    prefix = TargetPrefix([[4, 7]], [[6]], [NoRepeatedNgram(1), MinimumLength([3])])
+    (found,) = search(log_probs, [phrases], 5**LIMIT, n_best=3, rules=[prefix])
+
+    def allowed(tokens):
+        begins = tokens[:1] == (4,) and tokens[1:2] in ((6,), (7,))
+        return begins and len(tokens) >= 3 and len(set(tokens)) == len(tokens) and holds(tokens, phrases)
+
+    assert_best(found, log_probs, allowed)
+
+
+@pytest.mark.parametrize("beam_size, n_best", [(2, 2), (3, 1), (5, 4)])
+def test_without_phrases_it_is_beam_search(beam_size, n_best):
+    for seed in range(5):
+        log_probs, sentences = random_log_probs(seed, V, sharpness=2.0), torch.arange(3)
+        usual = beam_search(TableModel(log_probs), sentences, None, [40] * 3, beam_size, 1.0, n_best)
+        found = search(log_probs, [[]] * 3, beam_size, n_best, [40] * 3)
+        for a, b in zip(found, usual, strict=True):
+            assert [(h.tokens, h.finished) for h in a] == [(h.tokens, h.finished) for h in b]
+            assert [h.score for h in a] == pytest.approx([h.score for h in b], abs=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4, 8])
+def test_phrases_just_begun_do_not_crowd_out_the_one_that_is_furthest(beam_size):
+    def log_probs(sentence, prefix):  # "a" is likely anywhere, "b" after it nearly impossible
+        return torch.tensor([0, 0, 0, 0.05, 0.04, 1e-6, 0, 0.9]).log()
+
+    for text in (b"abb", b"abba", b"abbbb"):
+        (found,) = search(log_probs, [[text]], beam_size, limits=[9])
+        assert found[0].finished and text in written(found[0].tokens)
+
+
+def test_a_rule_that_leaves_nothing_ends_the_hypothesis_unfinished():
+    log_probs = random_log_probs(0, V)
+    for phrases in ([b"ab"], []):
+        (found,) = search(log_probs, [phrases], 3, limits=[5], rules=[Nothing()])
+        assert len(found) == 1 and not found[0].finished and found[0].tokens == [] and found[0].score == 0
+    (found,) = search(log_probs, [[b"c", b"ab"]], 3, limits=[5], rules=[TargetPrefix([[7]], [[]], [Nothing()])])
+    assert found[0].tokens == [7] and not found[0].finished
+
+
+class Nothing:
+    def __call__(self, log_probs, prefixes, sentences):
+        log_probs[:] = -torch.inf
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])

@@ -18,6 +18,8 @@ GLOSSARY = Glossary(
         ("我每天喝茶", ("tea",)),
         ("C++ is e.g. a language", ("C++", "z. B.")),
         ("", ()),
+        ("  green \u00a0 tea ", ("grüner Tee",)),
+        ("a te\u0301a and tea\u0301", ()),  # marks belong to their letters
     ],
 )
 def test_terms_are_whole_words_and_the_longest_counts(text, expected):
@@ -26,7 +28,7 @@ def test_terms_are_whole_words_and_the_longest_counts(text, expected):
 
 def test_reading(tmp_path):
     file = tmp_path / "terms.tsv"
-    file.write_text("# terms\ntea\tTee\n\n green tea \tgrüner Tee\ntea\tTee\n", encoding="utf-8")
+    file.write_text("# terms\ntea\tTee\n\n green  tea \tgrüner Tee\ntea\tTee\n", encoding="utf-8")
     assert Glossary.read(file).terms == {"tea": "Tee", "green tea": "grüner Tee"}
 
 

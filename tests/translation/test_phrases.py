@@ -3,8 +3,8 @@ import warnings
 import pytest
 
 from mt.config import TokenizerConfig
-from mt.tokenizer import EOS_ID, train_tokenizers
-from mt.translation.phrases import Speller, longest_first, spaced
+from mt.tokenizer import train_tokenizers
+from mt.translation.phrases import Speller, in_word, longest_first, spaced
 
 ENGLISH = [
     "I love china and tea",
@@ -68,17 +68,14 @@ def test_letters_after_a_phrase_would_go_on_with_its_word(english, chinese):
     assert not any(chinese.glues)
 
 
-@pytest.mark.parametrize("text", ["I love", "I lo", "They drink gre", "zeb", "I love ", "tea", "t"])
-def test_a_prefix_leaves_its_last_piece_open(english, text):
-    tokens, choice = english.prefix(text)
-    usual = english.tokenizer.encode([text])[0]
-    assert usual[:-1] == tokens and usual[-1] in choice
-    for token in choice:
-        assert english.tokenizer.decode([*tokens, token]).startswith(text.rstrip(" ") if token > EOS_ID else "")
-    whole = english.tokenizer.encode(["they drink green tea"])[0]
-    tokens, choice = english.prefix("they drink gre")
-    position = len(tokens)
-    assert whole[:position] != tokens or whole[position] in choice or english.tokenizer.decode(whole[: position + 1])
+@pytest.mark.parametrize("text", ["I love", "I lo", "They drink gre", "zeb", "I love ", "tea", "t", "tea 茶"])
+def test_the_last_piece_of_a_prefix_may_be_a_longer_one(english, text):
+    tokens, longer = english.prefix(text)
+    assert tokens == english.tokenizer.encode([text])[0] and tokens[-1] not in longer
+    last = english.tokenizer.piece_bytes[tokens[-1]]
+    assert longer == [t for t, p in enumerate(english.tokenizer.piece_bytes) if p.startswith(last) and t != tokens[-1]]
+    for token in longer:
+        assert english.tokenizer.decode([*tokens[:-1], token]).startswith(text)
 
 
 def test_no_prefix(english):
@@ -86,7 +83,7 @@ def test_no_prefix(english):
 
 
 def test_what_a_text_is_written_as(english, chinese):
-    assert english.written(" green  tea ") == b" green  tea"
+    assert english.written(" green  tea ") == b"green  tea"
     assert chinese.written("绿茶") == "绿茶".encode()
     with pytest.raises(ValueError, match="no pieces of the target tokenizer write this text"):
         english.written("\u0001")
@@ -97,5 +94,12 @@ def test_spaced_languages():
     assert not any(map(spaced, ("zh", "zh_TW", "zh-Hans", "ja", "th", "ZH")))
 
 
-def test_a_phrase_inside_another_one_is_written_with_it():
-    assert longest_first(["tea", "green tea", "rice", "tea"]) == ["green tea", "rice"]
+def test_a_phrase_inside_another_one_is_written_with_it_where_words_have_no_spaces(english, chinese):
+    assert longest_first(["茶", "绿茶", "米饭", "茶"]) == ["绿茶", "米饭"]
+    assert [phrase.text.decode() for phrase in chinese.phrases(["茶", "绿茶"])] == ["绿茶"]
+    assert [phrase.text for phrase in english.phrases(["tea", "teapot", "tea"])] == [b"tea", b"teapot"]
+
+
+def test_characters_of_words():
+    assert all(map(in_word, "aé1ß한ह")) and in_word("\u0301") and in_word("\u093f")  # marks on letters
+    assert not any(map(in_word, " -.'(茶の\U00020001ไ"))

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from functools import cache
 
 import pytest
 import torch
@@ -13,7 +15,8 @@ from tests.translation.table_models import TableModel, all_translations, probabi
 
 V, LIMIT = 7, 5  # three ordinary tokens: 4, 5, 6
 EVERYTHING = 4**LIMIT  # a beam that drops nothing
-PIECES = [b"", b"", b"", b"", b"a", b"b", b"ab"]
+PIECES = [b"", b"", b"", b"", *(text.encode() for text in ("茶", "酒", "茶酒"))]
+WORDS = [b"", b"", b"", b"", b"a", b"b", b" ", b"("]
 
 
 def search(log_probs, rules, sentences=1, beam_size=EVERYTHING, n_best=8, length_penalty=1.0, limit=LIMIT):
@@ -35,15 +38,34 @@ def assert_best(found, log_probs, sentence, allowed, score=None, length_penalty=
 
 
 def written(tokens):
-    return b"".join(PIECES[token] for token in tokens)
+    return b"".join(PIECES[token] for token in tokens).decode()
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("texts", [[b"b"], [b"ab"], [b"aa", b"abab"], [b"bb", b"aba"], [b"aabab"]])
+@pytest.mark.parametrize("texts", [["酒"], ["茶酒"], ["茶茶", "茶酒茶酒"], ["酒酒", "茶酒茶"], ["茶茶酒茶酒"]])
 def test_forbidden_texts_never_occur_in_any_pieces(seed, texts):
     log_probs = random_log_probs(seed, V)
     (found,) = search(log_probs, [Forbidden(texts, PIECES)])
     assert_best(found, log_probs, 0, lambda tokens: not any(text in written(tokens) for text in texts))
+
+
+@pytest.mark.parametrize("texts", [["a"], ["ab"], ["a a", "ba"], ["(b"], ["b a", "ab b"]])
+def test_no_word_begins_with_a_forbidden_text(texts):
+    size, log_probs = len(WORDS), cache(random_log_probs(8, len(WORDS)))
+    memory, rule = torch.arange(1), Forbidden(texts, WORDS)
+    (found,) = beam_search(TableModel(log_probs), memory, None, [LIMIT], 5**LIMIT, 1.0, 30, [rule])
+    pattern = re.compile("|".join(rf"(?<![ab]){re.escape(t)}" if t[0].isalpha() else re.escape(t) for t in texts))
+    expected = sorted(
+        (
+            (probability_of(log_probs, 0, tokens) / (len(tokens) + 1), list(tokens))
+            for tokens in all_translations(size, LIMIT)
+            if not pattern.search(b"".join(WORDS[token] for token in tokens).decode())
+        ),
+        reverse=True,
+    )
+    allowed = {tuple(tokens): score for score, tokens in expected}
+    assert all(h.score == pytest.approx(allowed[tuple(h.tokens)], abs=1e-5) for h in found)
+    assert [h.score for h in found] == pytest.approx([score for score, _ in expected[:30]], abs=1e-5)  # ties aside
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 3, 4])
@@ -71,7 +93,7 @@ def test_repetition_is_penalised_token_by_token(factor):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_prefix_comes_first_and_the_rest_is_the_best_that_follows(seed):
     log_probs = random_log_probs(seed, V)
-    rule = TargetPrefix([[6, 4], [], [5]], [[], [], [4, 6]])
+    rule = TargetPrefix([[6, 4], [], [5, 4]], [[], [], [6]])
     found = search(log_probs, [rule], sentences=3)
     assert_best(found[0], log_probs, 0, lambda tokens: tokens[:2] == (6, 4))
     assert_best(found[1], log_probs, 1, lambda tokens: True)
@@ -80,10 +102,17 @@ def test_a_prefix_comes_first_and_the_rest_is_the_best_that_follows(seed):
 
 def test_a_prefix_overrules_the_other_rules_which_apply_after_it():
     log_probs = random_log_probs(0, V)
-    rule = TargetPrefix([[5, 5, 5]], [[]], [Forbidden([b"b"], PIECES), NoRepeatedNgram(1)])
+    rule = TargetPrefix([[5, 5, 5]], [[]], [Forbidden(["酒"], PIECES), NoRepeatedNgram(1)])
     (found,) = search(log_probs, [rule])
-    assert sum(h.finished for h in found) == 2  # ab holds b
+    assert sum(h.finished for h in found) == 2  # 茶酒 holds 酒
     assert_best(found, log_probs, 0, lambda t: t in ((5, 5, 5), (5, 5, 5, 4)))
+
+
+def test_what_goes_on_beyond_a_prefix_is_bound_by_the_other_rules():
+    log_probs = random_log_probs(0, V)
+    rule = TargetPrefix([[4], [4]], [[6], [6]], [Forbidden(["酒"], PIECES)])  # 茶, which may go on to 茶酒
+    for found in search(log_probs, [rule], sentences=2):
+        assert found and all("酒" not in written(h.tokens) and h.tokens[0] == 4 for h in found)
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
@@ -129,19 +158,19 @@ def diverse_by_the_book(log_probs, sentence, beam_size, penalty, groups):
 
 
 def test_several_rules_at_once_and_in_any_batch():
-    rules = [NoRepeatedNgram(2), Forbidden([b"aab"], PIECES), MinimumLength([2, 3, 0])]
+    rules = [NoRepeatedNgram(2), Forbidden(["茶茶酒"], PIECES), MinimumLength([2, 3, 0])]
     log_probs = random_log_probs(3, V)
     together = search(log_probs, rules, sentences=3)
     for sentence, minimum in enumerate((2, 3, 0)):
 
         def allowed(tokens, minimum=minimum):
             pairs = list(itertools.pairwise(tokens))
-            return len(tokens) >= minimum and b"aab" not in written(tokens) and len(set(pairs)) == len(pairs)
+            return len(tokens) >= minimum and "茶茶酒" not in written(tokens) and len(set(pairs)) == len(pairs)
 
         assert_best(together[sentence], log_probs, sentence, allowed)
 
 
 def test_a_rule_that_leaves_nothing_ends_the_hypothesis_unfinished():
     log_probs = random_log_probs(0, V)
-    (found,) = search(log_probs, [Forbidden([b"a", b"b"], PIECES), MinimumLength([2])], beam_size=2, n_best=1)
+    (found,) = search(log_probs, [Forbidden(["茶", "酒"], PIECES), MinimumLength([2])], beam_size=2, n_best=1)
     assert found[0].tokens == [] and not found[0].finished and math.isfinite(found[0].score)

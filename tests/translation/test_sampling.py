@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mt.tokenizer import EOS_ID
-from mt.translation.rules import Forbidden
+from mt.translation.rules import Forbidden, TargetPrefix
 from mt.translation.sampling import Sampling, sample
 from tests.translation.table_models import TableModel, all_translations, probability_of, random_log_probs
 
@@ -51,6 +51,8 @@ def test_frequencies_are_the_probabilities():
     ("sampling", "expected"),
     [
         (Sampling(temperature=0.5), [0.64 / 0.74, 0.09 / 0.74, 0.01 / 0.74]),  # squares, shared out again
+        (Sampling(temperature=1e-300), [1, 0, 0]),
+        (Sampling(temperature=1e300), [1 / 3, 1 / 3, 1 / 3]),
         (Sampling(top_k=2), [0.8 / 1.1, 0.3 / 1.1, 0]),
         (Sampling(top_k=1), [1, 0, 0]),
         (Sampling(top_p=0.6), [1, 0, 0]),  # the first has two thirds
@@ -81,7 +83,7 @@ def test_a_seed_gives_the_same_samples_whatever_the_neighbours():
 
 
 def test_rules_hold_for_samples_too():
-    rule = Forbidden([b"aa", b"b"], [b"", b"", b"", b"", b"a", b"b"])
+    rule = Forbidden(["茶茶", "酒"], [b"", b"", b"", b"", "茶".encode(), "酒".encode()])
     (found,) = draw(
         random_log_probs(1, V),
         300,
@@ -92,6 +94,18 @@ def test_rules_hold_for_samples_too():
     assert {tuple(h.tokens) for h in found} == {(), (4,)}
 
 
+def test_a_prefix_comes_first_and_what_follows_is_drawn_as_without_it():
+    log_probs, count = ordinary(random_log_probs(2, V)), 4000
+    rule = TargetPrefix([[5, 4], [4]], [[], [5]])
+    first, second = draw(log_probs, count, Sampling(), seeds=(1, 2), limit=4, rules=[rule])
+    assert all(h.tokens[:2] == [5, 4] for h in first)
+    share = math.exp(float(log_probs(0, (5, 4))[EOS_ID]))
+    assert abs(sum(h.tokens == [5, 4] for h in first) / count - share) < 4 * math.sqrt(share * (1 - share) / count)
+    begins = log_probs(1, ()).exp()  # without </s>, which the prefix leaves out
+    share = float(begins[5] / (begins[4] + begins[5]))
+    assert abs(sum(h.tokens[0] == 5 for h in second) / count - share) < 4 * math.sqrt(share * (1 - share) / count)
+
+
 def test_nothing_left_ends_a_sample_unfinished():
     def log_probs(sentence, prefix):
         return torch.tensor([0.5, 0.5, 0, 0, 0, 0]).log() if prefix else torch.tensor([0, 0, 0, 0, 0.5, 0.5]).log()
@@ -100,7 +114,11 @@ def test_nothing_left_ends_a_sample_unfinished():
     assert all(len(h.tokens) == 1 and not h.finished and math.isfinite(h.score) for h in found)
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"epsilon": 1}])
+@pytest.mark.parametrize("wrong", [
+        {"temperature": 0}, {"temperature": -1}, {"temperature": math.inf}, {"temperature": math.nan}, {"top_k": -1},
+        {"top_p": math.nan}, {"epsilon": -0.1}, {"top_p": 0}, {"top_p": 1.5}, {"epsilon": 1},
+    ],
+)  # fmt: skip
 def test_wrong_values_are_refused(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name}=.*must be"):

@@ -13,7 +13,8 @@ from mt.model.layout import Layout
 from mt.model.transformer import Transformer
 from mt.tokenizer import BOS_ID, EOS_ID, UNK_ID, train_tokenizers
 from mt.translation.beam import beam_search
-from mt.translation.translator import Translator, load_translator
+from mt.translation.sampling import Sampling
+from mt.translation.translator import Guidance, Translator, load_translator
 
 WORDS = "they read good books every day and drink green tea I love china rice is never late".split()
 SEPARATORS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufffd]")
@@ -94,8 +95,123 @@ def test_threads_have_batches_of_their_own_and_their_errors_are_told(tokenizers,
     threads.clear()
     with_threads(2, lambda: translator.translate_n_best(texts[:1], 1))  # one sentence: the caller's own thread
     assert threads == {(threading.current_thread().name, 2)}
-    with pytest.raises(ValueError, match="n_best=3: must be between 1 and decode.beam_size=2"):
-        with_threads(2, lambda: translator.translate_n_best(texts, 3))
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    with_threads(2, lambda: (translator.translate(texts), thread.start(), thread.join()))
+    assert seen == [2]  # a search leaves no thread behind that others would inherit their number from
+
+    def broken(sources, n_best, guidance):
+        raise ValueError("broken")
+
+    monkeypatch.setattr(translator, "_search", broken)
+    with pytest.raises(ValueError, match="broken"):
+        with_threads(2, lambda: translator.translate(texts))
+
+
+def guided(tokenizers, guide, forbidden=(), eos_bonus=2.0, **decode):
+    model = random_model(tokenizers.source.size, eos_bonus=eos_bonus)
+    return Translator(model, tokenizers, DecodeConfig(**decode), "en", forbidden, guide)
+
+
+@pytest.mark.parametrize("decode", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 4, "beam_groups": 2}])
+def test_phrases_of_one_text_change_nothing_for_the_others(tokenizers, decode):
+    texts = sentences(6, seed=5)
+    held = {texts[1]: Guidance(phrases=("green tea", "late rice")), texts[4]: Guidance("drink", ("good",))}
+    translator = guided(tokenizers, lambda text: held.get(text, Guidance()), **decode)
+    found, free = translator.translate(texts), make_translator(tokenizers, **decode).translate(texts)
+    assert [a == b for a, b in zip(found, free, strict=True)] == [text not in held for text in texts]
+    assert "green tea" in found[1] and "late rice" in found[1]
+    assert found[4].startswith("drink") and " good" in found[4]
+    assert [translator.translate([text])[0] for text in texts] == found
+
+
+def test_a_prefix_may_go_on_with_the_word_of_a_phrase(tokenizers):
+    translator = guided(tokenizers, lambda text: Guidance("teapots", ("tea",)), beam_size=2)
+    (found,) = translator.translate(["I love china"])
+    assert found.startswith("teapots") and " tea" in found
+
+
+def test_a_forbidden_text_is_found_at_the_beginning_and_behind_marks(tokenizers):
+    texts = sentences(8, seed=6)
+    free = make_translator(tokenizers, beam_size=2).translate(texts)
+    words = sorted({text.split()[0] for text in free if text.split()[0].isalpha()}, key=len)[-3:]
+    begins = re.compile("|".join(rf"(?<!\w){word}" for word in words))
+    assert words and any(map(begins.search, free))
+    translator = guided(tokenizers, lambda text: Guidance(), words, beam_size=2)
+    assert not any(map(begins.search, translator.translate(texts)))
+    with pytest.raises(ValueError, match="must be in a translation, but holds what is forbidden: leave one out"):
+        guided(tokenizers, lambda text: Guidance(phrases=(f"good {words[0]}s",)), words).translate(texts)
+
+
+@pytest.mark.parametrize("decode", [{}, {"coverage_penalty": 0.3}, {"beam_groups": 2}])
+def test_n_best_is_checked_whatever_searches(tokenizers, decode):
+    for phrases in ((), ("tea",)):
+        translator = guided(tokenizers, lambda text, own=phrases: Guidance(phrases=own), beam_size=4, **decode)
+        with pytest.raises(ValueError, match="n_best=5: must be between 1 and decode.beam_size=4"):
+            translator.translate_n_best(["tea"], 5)
+        assert 1 < len(translator.translate_n_best(["tea"], 4)[0]) <= 4
+
+
+@pytest.mark.parametrize("decode", [{"coverage_penalty": 0.4}, {"beam_groups": 2}, {"beam_groups": 4}])
+def test_scores_after_the_search_are_those_of_the_model_with_the_rules(tokenizers, decode):
+    decode = {"beam_size": 4, "repetition_penalty": 1.5, **decode}
+    translator, texts = make_translator(tokenizers, **decode), sentences(5, seed=8)
+    repeated = 0
+    for text, found in zip(texts, translator.translate_n_best(texts, 4), strict=True):
+        views = translator.force([text] * len(found), [t.tokens for t in found])
+        scores = []
+        for translation, view in zip(found, views, strict=True):
+            ids = [*translation.tokens, EOS_ID][: len(view.log_probs) - translation.unfinished]
+            pairs = list(zip(ids, view.log_probs, strict=False))
+            total = sum(p * (1.5 if token in ids[:i] else 1) for i, (token, p) in enumerate(pairs))
+            scores.append(total / len(ids) + decode.get("coverage_penalty", 0) * view.coverage())
+            repeated += len(set(ids)) < len(ids)
+        assert [t.score for t in found] == pytest.approx(scores, abs=1e-3)
+    assert repeated
+
+
+def test_samples_depend_on_seed_line_and_text_alone(tokenizers):
+    texts, sampling = sentences(6, seed=9), Sampling(temperature=1.5)
+
+    def drawn(batch_tokens, own, first_line):
+        translator = make_translator(tokenizers, batch_tokens=batch_tokens)
+        return [[t.text for t in found] for found in translator.sample(own, 4, sampling, 3, first_line=first_line)]
+
+    together = drawn(4096, texts, 1)
+    assert drawn(1, texts, 1) == together
+    assert [drawn(4096, [text], line)[0] for line, text in enumerate(texts, 1)] == together
+    assert with_threads(3, lambda: drawn(4096, texts, 1)) == together
+    assert drawn(4096, texts[:1], 2) != together[:1]
+    with pytest.raises(ValueError, match="count=0: must be at least 1"):
+        make_translator(tokenizers).sample(texts, 0, sampling, 1)
+    with pytest.raises(ValueError, match="seed=-1: must be at least 0"):
+        make_translator(tokenizers).sample(texts, 1, sampling, -1)
+
+
+def test_as_many_samples_fit_a_batch_as_its_budget_says(tokenizers, monkeypatch):
+    translator, sizes = make_translator(tokenizers, batch_tokens=300), []
+    plain = translator._encode
+
+    def watched(sources):
+        sizes.append(len(sources))
+        return plain(sources)
+
+    monkeypatch.setattr(translator, "_encode", watched)
+    translator.sample(["tea"] * 12, 2, Sampling(), 1)
+    translator.sample(["tea"] * 12, 50, Sampling(), 1)
+    assert max(sizes) > 2 and sizes[-1] == 1 or sizes[-1] <= 300 // 50
+
+
+def test_alternatives_follow_the_search_settings(tokenizers):
+    translations = []
+    for size in (0, 1):
+        translator = make_translator(tokenizers, eos_bonus=-50.0, no_repeat_ngram_size=size)
+        found = translator.alternatives("I love china", "they drink", 3)
+        assert len(found) == 3 and sum(a.probability for a in found) <= 1
+        assert all(a.translation.startswith("they drink" + a.word) for a in found)
+        translations.append([a.translation for a in found])
+    assert translations[0] != translations[1]
+    assert translator.alternatives(" ", "they", 3) == []
 
 
 class WithoutCache:

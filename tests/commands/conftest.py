@@ -1,0 +1,1 @@
+from tests.test_cli import run_dir, run_mt  # noqa: F401
