@@ -248,7 +248,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:
             max_source_tokens=int(settings.get("max_position_embeddings", 512)) - 1,
         )
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{file if file.exists() else folder / 'config.json'}: {one_line(error)}") from error
+        raise ValueError(f"{folder / 'config.json'} or generation_config.json: {one_line(error)}") from error
 
 
 def _layers(weights: Mapping[str, Tensor], config: ModelConfig, folder: Path) -> dict[str, Tensor]:
