@@ -71,7 +71,7 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Returns the piece ids of each text, without bos and eos; an empty text has none."""
-        return self._processor.encode(_without_separators(texts))
+        return self._processor.encode([without_separators(text) for text in texts])
 
     def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
         """Returns the piece ids of each text, cut at random: the same for the same seed.
@@ -79,7 +79,7 @@ class Tokenizer:
         alpha: with BPE the chance that a merge is left out (Provilkov et al. 2020); with a unigram model the power of
         the probabilities of all ways to cut a text (Kudo 2018).
         """
-        clean = _without_separators(texts)
+        clean = [without_separators(text) for text in texts]
         found: list[list[int]] = []
 
         def draw() -> None:
@@ -111,9 +111,10 @@ class Tokenizer:
         return [self._processor.id_to_piece(i) for i in ids]
 
 
-def _without_separators(texts: list[str]) -> list[str]:
+def without_separators(text: str) -> str:
+    """Returns a text as `encode` reads it: what ends a line or controls a terminal is a space."""
     # no separator is printable, and this is far faster than a search
-    return [text if text.isprintable() else _SEPARATORS.sub(" ", text) for text in texts]
+    return text if text.isprintable() else _SEPARATORS.sub(" ", text)
 
 
 @dataclass(frozen=True)

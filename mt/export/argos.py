@@ -13,6 +13,7 @@ as it is spelled (<0xE9>), so the exported model has a bias that keeps those out
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,7 @@ def is_own_package(file: Path) -> bool:
         with zipfile.ZipFile(file) as package:
             names = [name for name in package.namelist() if name.count("/") == 1 and name.endswith("/metadata.json")]
             return bool(names) and str(json.loads(package.read(names[0])).get("made_by", "")).startswith("mt ")
-    except (OSError, zipfile.BadZipFile, ValueError, AttributeError):
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, RuntimeError):  # the last: encrypted
         return False
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from mt.config import ModelConfig
 from mt.model.embedding import sinusoids
 from mt.tokenizer import TokenizerPair
+from mt.translation.ctranslate2_engine import import_ctranslate2
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 
@@ -33,7 +34,7 @@ def save_ctranslate2_model(
 
     weights: a model's state dict, each tensor under every name that it has; positions: the longest source or output in
     tokens, </s> counted, that a model with sinusoidal positions can take. Raises ValueError for an unknown
-    quantization.
+    quantization, and where ctranslate2 is not installed.
     """
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"--quantization={quantization}: must be one of {', '.join(QUANTIZATIONS)}")
@@ -46,10 +47,9 @@ def save_ctranslate2_model(
 
 def make_spec(config: ModelConfig, weights: Mapping[str, Tensor], positions: int) -> Any:
     """Returns a ctranslate2.specs.TransformerSpec filled with the weights, without vocabularies."""
-    from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
-
-    swish = Activation.SWISH  # another name of SiLU
-    activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": swish, "swiglu": swish}
+    specs = import_ctranslate2().specs
+    swish = specs.Activation.SWISH  # another name of SiLU
+    activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU, "silu": swish, "swiglu": swish}
     options = {
         "pre_norm": config.norm_position == "pre",
         "activation": activations[config.activation],
@@ -58,9 +58,9 @@ def make_spec(config: ModelConfig, weights: Mapping[str, Tensor], positions: int
     }
     if config.positions == "rotary":
         options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10_000}  # 0: all of a head
-    encoder = TransformerEncoderSpec(config.encoder_layers, config.n_heads, **options)
-    decoder = TransformerDecoderSpec(config.decoder_layers, config.n_heads, **options)
-    spec = TransformerSpec(encoder, decoder)
+    encoder = specs.TransformerEncoderSpec(config.encoder_layers, config.n_heads, **options)
+    decoder = specs.TransformerDecoderSpec(config.decoder_layers, config.n_heads, **options)
+    spec = specs.TransformerSpec(encoder, decoder)
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.add_source_eos = True
     # copies: CTranslate2 quantises in place

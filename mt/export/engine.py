@@ -42,9 +42,11 @@ def load_engine(
     """Returns a translator of an export, or of a run's checkpoint in float32.
 
     `decode` replaces the folder's search settings. Raises ValueError as load_translator and
-    load_ctranslate2_translator.
+    load_ctranslate2_translator, and for a checkpoint of an export, which has but one.
     """
     if is_export(folder):
+        if checkpoint != "best":
+            raise ValueError(f"--checkpoint={checkpoint}: {folder} is an export, of one checkpoint: leave it out")
         return load_ctranslate2_translator(folder, device, decode)
     translator = load_translator(folder, "cpu", checkpoint, decode)
     config = replace(load_config(folder), decode=translator.decode)

@@ -1,11 +1,7 @@
 """A trained run as what other engines load: written, verified against our own search, described, then named."""
 
 import json
-import os
-import shutil
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,16 +14,28 @@ from mt.export.transformers_consumer import translate_by_transformers
 from mt.export.transformers_model import check_fits_transformers, save_transformers_model
 from mt.export.usage import ARGOS_USAGE, CTRANSLATE2_USAGE, TRANSFORMERS_USAGE
 from mt.export.verify import LARGEST_LOSS, Sentences, Verification, sentences_to_verify, verify
+from mt.export.whole import new_folder
 from mt.model.transformer import Transformer
 from mt.tensors import copy_weights
-from mt.translation.ctranslate2_engine import EXHAUSTIVE, RECORD, CTranslate2Translator, read_record
+from mt.translation.ctranslate2_engine import (
+    EXHAUSTIVE,
+    RECORD,
+    CTranslate2Translator,
+    import_ctranslate2,
+    ours_alone,
+    read_record,
+)
 from mt.translation.lines import longest_output
-from mt.translation.output import exit_on_signals
 from mt.translation.translator import Translator, load_translator
 from mt.versions import mt_version
 
 TARGETS = ("ctranslate2", "transformers", "argos")
 CTRANSLATE2_POSITIONS = 1025  # CTranslate2 and Argos Translate read 1024 tokens and write 256, unless told otherwise
+FILES = {  # of an export's folder, in any format
+    "README.md", RECORD, "config.json", "model.bin", "source_vocabulary.json", "target_vocabulary.json",
+    "shared_vocabulary.json", "source.model", "target.model", "joint.model", "model.safetensors",
+    "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,16 +56,16 @@ def export(request: Request) -> Verification:
     """Returns how the new export's translations compare with our own; it is at request.out then, and nowhere before.
 
     Raises ValueError, before anything is written, for what cannot be exported and for a name that is taken by what is
-    no export; and where an exact format does not translate as we do.
+    no export; and where an exact format does not translate as we do. Warns of search settings that no export can have.
     """
     exact = request.quantization in (None, "float32")
     _check(request)
     config = load_config(request.run_dir)
     if request.to == "transformers":
         check_fits_transformers(config.model)
-    translator = load_translator(request.run_dir, "cpu", request.checkpoint)
+    translator = load_translator(request.run_dir, "cpu", request.checkpoint, _exported_search(config))
     sentences = sentences_to_verify(config, request.run_dir, request.verify_sentences, request.verify_file)
-    with _renamed_when_done(request.out) as temporary:
+    with new_folder(request.out, file=request.to == "argos") as temporary:
         write = {"ctranslate2": _to_ctranslate2, "transformers": _to_transformers, "argos": _to_argos}[request.to]
         verification = write(request, config, translator, sentences, temporary)
         if exact and verification.unexplained:
@@ -82,8 +90,10 @@ def _check(request: Request) -> None:
         raise ValueError(f"--quantization={request.quantization}: must be one of {', '.join(QUANTIZATIONS)}")
     if request.verify_sentences < 1:
         raise ValueError(f"--verify-sentences={request.verify_sentences}: must be at least 1")
-    package = {"ctranslate2": "ctranslate2", "transformers": "transformers", "argos": "ctranslate2"}[request.to]
-    _require_package(package)
+    if request.to == "transformers":
+        _require_transformers()
+    else:
+        import_ctranslate2()
     out = request.out
     if request.to == "argos":
         if out.suffix != argos.SUFFIX:
@@ -95,42 +105,32 @@ def _check(request: Request) -> None:
             read_record(out)
         except ValueError as error:
             raise ValueError(f"{out}: exists, and was not written by mt export; choose another name") from error
+        for path in out.iterdir():
+            if path.name not in FILES:
+                raise ValueError(
+                    f"{out}: holds {path.name}, which mt export did not write; move it, or choose another name"
+                )
     elif out.exists() and not out.is_dir():
         raise ValueError(f"{out}: is a file; the export is a folder")
     if not out.resolve().parent.is_dir():
         raise ValueError(f"{out}: there is no folder {out.resolve().parent} to write to")
 
 
-def _require_package(name: str) -> None:
+def _require_transformers() -> None:
     import importlib.util
 
-    if importlib.util.find_spec(name) is None:
-        extra = "transformers" if name == "transformers" else "export"
-        raise ValueError(f"{name} is not installed: pip install {name}, or mt with its extra [{extra}]")
+    if importlib.util.find_spec("transformers") is None:
+        raise ValueError("transformers is not installed: pip install transformers, or mt with its extra [transformers]")
 
 
-@contextmanager
-def _renamed_when_done(out: Path) -> Iterator[Path]:
-    """Yields a new folder beside `out`, which takes its name where the block ends without an error.
-
-    A folder `out` is replaced. Where the block left a file of `out`'s name in the folder, that file is what is named.
-    """
-    out = out.resolve()
-    temporary, replaced = (out.with_name(f".{word}-{os.getpid()}-{out.name}") for word in ("tmp", "old"))
-    shutil.rmtree(temporary, ignore_errors=True)
-    with exit_on_signals():
-        temporary.mkdir()
-        try:
-            yield temporary
-            if (temporary / out.name).is_file():
-                os.replace(temporary / out.name, out)
-                return
-            if out.exists():
-                os.replace(out, replaced)
-            os.replace(temporary, out)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-            shutil.rmtree(replaced, ignore_errors=True)
+def _exported_search(config: TrainConfig) -> DecodeConfig:
+    """Returns the run's search settings without those that only our own search has; warns of them."""
+    lost = ours_alone(config.decode)
+    if lost:
+        settings = ", ".join(f"decode.{name}={value}" for name, value in lost.items())
+        warnings.warn(f"{settings}: only mt's own search has this; exported and checked without", stacklevel=3)
+    defaults = DecodeConfig()
+    return replace(config.decode, **{name: getattr(defaults, name) for name in lost})
 
 
 def positions_needed(decode: DecodeConfig) -> int:
@@ -179,7 +179,7 @@ def _to_ctranslate2(
     models = ("joint.model", "joint.model") if translator.tokenizers.joint else ("source.model", "target.model")
     usage = CTRANSLATE2_USAGE.format(
         name=request.out.name, source=models[0], target=models[1], beam_size=translator.decode.beam_size,
-        length_penalty=translator.decode.length_penalty,
+        length_penalty=translator.decode.length_penalty, no_repeat_ngram_size=translator.decode.no_repeat_ngram_size,
     )  # fmt: skip
     card = _card(request, config, f"CTranslate2, {quantization}", usage)
     write_card(folder / "README.md", card, verification, [])
@@ -189,7 +189,7 @@ def _to_ctranslate2(
 def _to_transformers(
     request: Request, config: TrainConfig, translator: Translator, sentences: Sentences, folder: Path
 ) -> Verification:
-    positions = positions_needed(translator.decode)
+    positions = positions_needed(translator.decode) + 1  # see translate_by_transformers
     model, tokenizers = translator.model, translator.tokenizers
     save_transformers_model(folder, model.config, model.state_dict(), tokenizers, translator.decode, positions)
     _write_record(folder, "transformers", config, translator, positions)
@@ -222,7 +222,9 @@ def _to_argos(
     tokenizers = translator.tokenizers
     own = Transformer(settings, tokenizers.source.size, tokenizers.target.size).eval()
     copy_weights(own, weights, "the model without byte pieces")
-    decode = replace(translator.decode, beam_size=argos.BEAMS, length_penalty=argos.LENGTH_PENALTY)
+    decode = replace(
+        translator.decode, beam_size=argos.BEAMS, length_penalty=argos.LENGTH_PENALTY, no_repeat_ngram_size=0
+    )
     adapted = Translator(own, tokenizers, decode)
     package = folder / argos.package_folder(source, target)
     (package / "model").mkdir(parents=True)
@@ -237,8 +239,8 @@ def _to_argos(
 
     verification = verify(adapted, consume, sentences, target)
     notes = [
-        "Argos Translate searches with 4 beams and length penalty 0.2, whatever the run was tuned for, and computes in "
-        "the fastest type that the machine has, such as int8.",
+        "Argos Translate searches with 4 beams, length penalty 0.2 and nothing else, whatever the run was tuned for, "
+        "and computes in the fastest type that the machine has, such as int8.",
         "A character of the target language that has no piece cannot be written: Argos Translate cannot put bytes "
         "together.",
     ]

@@ -13,13 +13,13 @@ target = sentencepiece.SentencePieceProcessor(model_file="{name}/{target}")
 pieces = source.encode(["..."], out_type=str)
 results = translator.translate_batch(
     pieces, beam_size={beam_size}, length_penalty={length_penalty}, return_end_token=True,
-    max_input_length=0, min_decoding_length=0, max_decoding_length=256,
+    max_input_length=0, min_decoding_length=0, max_decoding_length=256, no_repeat_ngram_size={no_repeat_ngram_size},
 )
-print([target.decode(result.hypotheses[0][:-1]) for result in results])
+print([target.decode([piece for piece in result.hypotheses[0] if piece != "</s>"]) for result in results])
 ```
 
-`return_end_token` lets the length penalty count `</s>`, as it did when the model was tuned; the last piece is `</s>`
-unless the output reached its longest length. The model adds `</s>` to the source itself.
+`return_end_token` lets the length penalty count `</s>`, as it did when the model was tuned. The model adds `</s>` to
+the source itself.
 """
 
 TRANSFORMERS_USAGE = """

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from mt.config import TrainConfig
+from mt.data.clean import is_empty
 from mt.data.corpus import check_corpus, read_corpora, read_lines
 from mt.evaluation.metrics import Score, score_corpus
 from mt.model.layout import Layout
-from mt.tokenizer import BOS_ID, EOS_ID
+from mt.tokenizer import BOS_ID, EOS_ID, without_separators
 from mt.translation.lines import Translation
 from mt.translation.translator import Translator
 
@@ -40,10 +41,11 @@ class Difference:
     theirs: str
     our_score: float
     their_score: float
+    same_tokens: bool  # which the export spells otherwise
 
     @property
     def is_tie(self) -> bool:
-        return abs(self.our_score - self.their_score) < TIE
+        return not self.same_tokens and abs(self.our_score - self.their_score) < TIE
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def sentences_to_verify(config: TrainConfig, run_dir: Path, count: int, file: Pa
     Raises ValueError where there are none, naming --verify.
     """
     if file is not None:
-        sources = list(islice(read_lines(file), count))
+        sources = list(islice((line for line in read_lines(file) if not is_empty(line)), count))
         if not sources:
             raise ValueError(f"--verify {file}: holds no sentences")
         return Sentences(sources, None, str(file))
@@ -97,6 +99,8 @@ def sentences_to_verify(config: TrainConfig, run_dir: Path, count: int, file: Pa
         pairs = list(islice(read_corpora(config.data.valid, config.data, "valid"), count))
     except (ValueError, OSError) as error:
         raise ValueError(f"the run's validation sentences cannot be read ({error}); {remedy}") from error
+    if all(is_empty(source) for source, _ in pairs):
+        raise ValueError(f"{run_dir}: the run's data.valid holds no sentences; {remedy}")
     return Sentences([s for s, _ in pairs], [t for _, t in pairs], "the run's data.valid")
 
 
@@ -122,9 +126,10 @@ def _differences(
     translator: Translator, pairs: "Iterator[tuple[str, Translation, Translation]]"
 ) -> Iterator[Difference]:
     for source, ours, theirs in pairs:
-        if ours.text != theirs.text:
+        # other libraries strip the ends, and show bytes that are no character
+        if ours.text.strip() != without_separators(theirs.text).replace("\ufffd", "").strip():
             scores = [score(translator, source, made) for made in (ours, theirs)]
-            yield Difference(source, ours.text, theirs.text, *scores)
+            yield Difference(source, ours.text, theirs.text, *scores, ours.tokens == theirs.tokens)
 
 
 @torch.inference_mode()

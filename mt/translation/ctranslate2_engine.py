@@ -132,12 +132,11 @@ def load_ctranslate2_translator(
     if record.get("to") != "ctranslate2":
         raise ValueError(f"{folder}: was exported to {record.get('to')}; mt translates by exports to ctranslate2 alone")
     decode = decode or exported_decode(folder)
-    for name in OURS_ALONE:
-        if getattr(decode, name) != getattr(DecodeConfig(), name):
-            raise ValueError(
-                f"decode.{name}={getattr(decode, name)}: is a setting of mt's own search: leave it out, or translate "
-                "without --engine=ctranslate2"
-            )
+    for name, value in ours_alone(decode).items():
+        raise ValueError(
+            f"decode.{name}={value}: is a setting of mt's own search: leave it out, or translate without "
+            "--engine=ctranslate2"
+        )
     positions = record.get("positions")
     longest = max(decode.max_source_tokens + 1, longest_output(decode, decode.max_source_tokens))
     if positions is not None and longest > positions:
@@ -145,7 +144,25 @@ def load_ctranslate2_translator(
             f"decode.max_source_tokens={decode.max_source_tokens}: allows {longest} tokens, and the model in {folder} "
             f"was exported for {positions}; lower it, or export again from a run with this setting"
         )
-    return CTranslate2Translator(folder, TokenizerPair.load(folder), decode, device)
+    tokenizers = TokenizerPair.load(folder)
+    if record.get("tokenizer_fingerprint", tokenizers.fingerprint) != tokenizers.fingerprint:
+        raise ValueError(f"{folder}: its tokenizers are not those that it was exported with; export it again")
+    return CTranslate2Translator(folder, tokenizers, decode, device)
+
+
+def ours_alone(decode: DecodeConfig) -> dict[str, float]:
+    """Returns the settings in use, by name, that no engine but our own search has."""
+    defaults = DecodeConfig()
+    return {name: getattr(decode, name) for name in OURS_ALONE if getattr(decode, name) != getattr(defaults, name)}
+
+
+def import_ctranslate2() -> Any:
+    """Returns the module. Raises ValueError where it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise ValueError(f"ctranslate2 is not installed: {INSTALL}") from error
+    return ctranslate2
 
 
 def exported_decode(folder: Path) -> DecodeConfig:
@@ -169,10 +186,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 def _load(folder: Path, device: str) -> Any:
     """Returns a ctranslate2.Translator."""
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise ValueError(f"ctranslate2 is not installed: {INSTALL}") from error
+    ctranslate2 = import_ctranslate2()
     kind, _, number = device.partition(":")
     # a thread for each batch: several threads in the small operations of one step gain little
     threads = torch.get_num_threads() if kind == "cpu" or not ctranslate2.get_cuda_device_count() else 1

@@ -29,6 +29,8 @@ ARCHITECTURES = [
     {"tying": "decoder", "output_bias": True},
     {"encoder_layers": 1, "decoder_layers": 3},
     {"norm_epsilon": 0.01},
+    {"norm_epsilon": 0.01, "norm": "rms_norm"},
+    {"norm_epsilon": 0.01, "norm": "rms_norm", "norm_position": "post", "positions": "rotary"},
 ]
 
 

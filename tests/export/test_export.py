@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from mt.__main__ import main
+from mt.config import DecodeConfig
 from mt.export import export as export_module
 from mt.export.argos import byte_pieces, is_own_package
+from mt.export.engine import load_engine
 from mt.export.export import Request, export
 from mt.export.verify import verify
 from mt.translation.ctranslate2_engine import CTranslate2Translator, load_ctranslate2_translator
@@ -71,8 +73,8 @@ def test_a_folder_for_ctranslate2(run_dir, tmp_path, run_mt):
         "export.json", "README.md",
     }  # fmt: skip
     card = (out / "README.md").read_text(encoding="utf-8")
-    for part in ("language: [en, de]", "CC-BY-4.0", "books", "12,345 sentence pairs", "test, 7 sentences: bleu 12.35",
-                 "verified on 20 sentences", "CTranslate2, float32", 'ctranslate2.Translator("exported")'):  # fmt: skip
+    for part in ('language: ["en", "de"]', "CC-BY-4.0", "books", "12,345 sentence pairs", "verified on 20 sentences",
+                 "test, 7 sentences: bleu 12.35", "CTranslate2, float32", '.Translator("exported")'):  # fmt: skip
         assert part in card
     assert not list(tmp_path.glob(".*"))  # nothing temporary stays
     texts = sentences(5, seed=31)
@@ -81,6 +83,8 @@ def test_a_folder_for_ctranslate2(run_dir, tmp_path, run_mt):
     for arguments in ([out], [run_dir, "--engine", "ctranslate2"], [run_dir]):
         code, stdout, stderr = run_mt("translate", *arguments, *texts, "--device", "cpu")
         assert (code, stdout) == (0, "".join(f"{line}\n" for line in expected)), stderr
+    code, _, stderr = run_mt("translate", out, "tea", "--checkpoint", "last")
+    assert (code, stderr) == (2, f"error: --checkpoint=last: {out} is an export, of one checkpoint: leave it out\n")
     code, _, stderr = run_mt("translate", out, "tea", "--engine", "mt")
     assert code == 2 and "is an export" in stderr
     code, _, stderr = run_mt("translate", run_dir, "tea", "--engine", "marian")
@@ -91,13 +95,19 @@ def test_the_card_shows_code_that_runs(run_dir, tmp_path):
     translator = load_translator(run_dir, "cpu")
     with torch.no_grad():
         translator.model.output_bias[byte_pieces(translator.tokenizers)] -= 20  # broken characters would be no text
-    run_dir = save_run(tmp_path / "greedy", translator.model, translator.tokenizers, beam_size=1, max_source_tokens=60)
+    settings = {"beam_size": 1, "no_repeat_ngram_size": 2, "max_source_tokens": 60}
+    run_dir = save_run(tmp_path / "greedy", translator.model, translator.tokenizers, **settings)
     out = tmp_path / "exported"
     export(Request(run_dir, out, "ctranslate2"))
     code = (out / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     texts = sentences(20, seed=31)
     found = load_translator(run_dir, "cpu").translate_n_best(texts, 1)
-    text = next(text for text, (best, *_) in zip(texts, found, strict=True) if best.text and not best.unfinished)
+    free = load_translator(run_dir, "cpu", decode=DecodeConfig(beam_size=1)).translate(texts)
+    text = next(
+        text
+        for text, (best, *_), without in zip(texts, found, free, strict=True)
+        if best.text not in ("", without) and not best.unfinished
+    )
     found = subprocess.run(
         [sys.executable, "-c", code.replace('"..."', repr(text))], cwd=tmp_path, capture_output=True, text=True
     )
@@ -139,6 +149,10 @@ def test_only_its_own_is_replaced(run_dir, tmp_path):
         export(Request(run_dir, out, "ctranslate2"))
     (out / "notes.txt").unlink()
     export(Request(run_dir, out, "ctranslate2"))
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="exported: holds notes.txt, which mt export did not write"):
+        export(Request(run_dir, out, "ctranslate2"))
+    (out / "notes.txt").unlink()
     size = (out / "model.bin").stat().st_size
     export(Request(run_dir, out, "ctranslate2", "int8"))
     assert (out / "model.bin").stat().st_size < size
@@ -147,6 +161,21 @@ def test_only_its_own_is_replaced(run_dir, tmp_path):
     with pytest.raises(ValueError, match="mine.argosmodel: exists, and was not written by mt export"):
         export(Request(run_dir, package, "argos"))
     assert package.read_bytes() == b"mine"
+
+
+def test_search_settings_that_no_other_engine_has_are_left_out_and_named(run_dir, tmp_path):
+    settings = {"repetition_penalty": 1.5, "min_length_ratio": 0.5, "beam_size": 3}
+    translator = load_translator(run_dir, "cpu")
+    run = save_run(tmp_path / "other", translator.model, translator.tokenizers, **settings)
+    with pytest.warns(UserWarning, match="^decode.repetition_penalty=1.5, decode.min_length_ratio=0.5: only mt's own"):
+        found = export(Request(run, tmp_path / "exported", "ctranslate2", verify_sentences=5))
+    assert not found.unexplained
+    assert "decode.repetition_penalty=1.5, which only mt knows" in (tmp_path / "exported" / "README.md").read_text()
+    texts = sentences(5, seed=31)
+    plain = replace(translator.decode, max_source_tokens=1024)
+    expected = load_translator(run, "cpu", decode=plain).translate(texts)
+    assert load_ctranslate2_translator(tmp_path / "exported", "cpu").translate(texts) == expected
+    assert load_translator(run, "cpu").translate(texts) != expected
 
 
 def test_sentences_to_verify(run_dir, tmp_path):
@@ -185,6 +214,8 @@ def test_a_missing_package_names_the_extra(run_dir, tmp_path, monkeypatch):
         export(Request(run_dir, tmp_path / "exported", "transformers"))
     with pytest.raises(ValueError, match=r"^ctranslate2 is not installed: pip install ctranslate2, .*\[export\]$"):
         CTranslate2Translator(tmp_path, make_tokenizers(True), None)
+    with pytest.raises(ValueError, match=r"^ctranslate2 is not installed: pip install ctranslate2, .*\[export\]$"):
+        load_engine(run_dir)
 
 
 def test_a_folder_for_transformers(run_dir, tmp_path):
@@ -196,6 +227,7 @@ def test_a_folder_for_transformers(run_dir, tmp_path):
         "model.safetensors", "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json",
         "target_vocab.json", "source.spm", "target.spm", "export.json", "README.md",
     }  # fmt: skip
+    export(Request(run_dir, tmp_path / "exported", "transformers"))  # replaces its own
 
 
 def test_a_package_for_argos(run_dir, tmp_path):
@@ -215,6 +247,20 @@ def test_a_package_for_argos(run_dir, tmp_path):
         "en", "English", "de", "German", "translate",
     ]  # fmt: skip
     export(Request(run_dir, out, "argos", "int8"))  # replaces its own
+
+
+def test_a_package_for_argos_is_verified_by_the_search_of_argos(run_dir, tmp_path, monkeypatch):
+    translator = load_translator(run_dir, "cpu")
+    run = save_run(tmp_path / "other", translator.model, translator.tokenizers, no_repeat_ngram_size=2)
+    searched = []
+
+    def noted(translator, *rest):
+        searched.append(translator.decode)
+        return verify(translator, *rest)
+
+    monkeypatch.setattr(export_module, "verify", noted)
+    export(Request(run, tmp_path / "x.argosmodel", "argos", verify_sentences=3))
+    assert [(d.beam_size, d.length_penalty, d.no_repeat_ngram_size) for d in searched] == [(4, 0.2, 0)]
 
 
 def test_argos_gets_no_byte_pieces(run_dir, tmp_path):

@@ -57,9 +57,11 @@ def make_marian(folder, **changes):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
         model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
         model.final_logits_bias[0, 0] = 2.0  # outputs end
+        model.final_logits_bias[0, 1] = -20.0  # <unk> is seldom written
+        model.final_logits_bias[0, pad] = 4.0  # likely: no training ever made it less so
     model.generation_config = transformers.GenerationConfig(
         num_beams=3, length_penalty=1.0, bad_words_ids=[[pad]], pad_token_id=pad, eos_token_id=0,
-        decoder_start_token_id=pad, max_length=60,
+        decoder_start_token_id=pad, max_length=60, renormalize_logits=True,
     )  # fmt: skip
     model.save_pretrained(folder)
     settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": False}
@@ -103,9 +105,50 @@ def test_pickled_weights_are_read_without_running_them(tmp_path):
     a, b = (load_translator(tmp_path / name, "cpu").translate(texts) for name in "ab")
     assert a == b
     torch.save({"model": print}, tmp_path / "marian" / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="pytorch_model.bin: damaged, or holds more than tensors"):
-        import_marian(tmp_path / "marian", tmp_path / "c", "en", "de")
+    damaged = [(tmp_path / "marian" / "pytorch_model.bin").read_bytes()]
+    torch.save(model.state_dict(), tmp_path / "marian" / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    content = (tmp_path / "marian" / "pytorch_model.bin").read_bytes()
+    damaged += [content[: len(content) * part // 40] for part in range(40)]
+    damaged += [b"\x80\x02" + rest for rest in (b"0", b".", b"s.", b"R", b"h\x01", b"a.", b"J\x01")]
+    for content in damaged:
+        (tmp_path / "marian" / "pytorch_model.bin").write_bytes(content)
+        with pytest.raises(ValueError, match="pytorch_model.bin: damaged, or holds more than tensors"):
+            import_marian(tmp_path / "marian", tmp_path / "c", "en", "de")
     assert not (tmp_path / "c").exists()
+
+
+def test_weights_of_half_precision(tmp_path):
+    model = make_marian(tmp_path / "marian")
+    weights = {name: tensor.half() for name, tensor in model.state_dict().items()}
+    assert "model.encoder.embed_positions.weight" in weights
+    (tmp_path / "marian" / "model.safetensors").unlink()
+    torch.save(weights, tmp_path / "marian" / "pytorch_model.bin")
+    assert "positions=sinusoidal_paper" in import_marian(tmp_path / "marian", tmp_path / "run", "en", "de")
+
+
+def test_an_imported_model_is_exported(tmp_path):
+    """CTranslate2 searches with <pad> among the tokens, which has to be as unlikely as training would make it."""
+    pytest.importorskip("ctranslate2", reason="needs mt's extra export")
+    make_marian(tmp_path / "marian")
+    import_marian(tmp_path / "marian", tmp_path / "run", "en", "de")
+    given = tmp_path / "given.txt"
+    given.write_text("".join(f"{line}\n" for line in sentences(12, seed=9)))
+    found = export(Request(tmp_path / "run", tmp_path / "out", "ctranslate2", verify_file=given))
+    assert not found.unexplained
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "trained by Marian, imported and exported by mt" in card
+
+
+def test_a_run_appears_whole(tmp_path, monkeypatch):
+    make_marian(tmp_path / "marian")
+
+    def stopped(*_):
+        raise SystemExit(143)
+
+    monkeypatch.setattr("mt.export.marian_import.point", stopped)
+    with pytest.raises(SystemExit):
+        import_marian(tmp_path / "marian", tmp_path / "runs" / "opus", "en", "de")
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_an_imported_run_is_fine_tuned_and_exported(tmp_path):
@@ -141,7 +184,16 @@ def test_an_imported_run_is_fine_tuned_and_exported(tmp_path):
         ("config.json", {"scale_embedding": False}, "config.json: scale_embedding=False: must be true"),
         ("config.json", {"activation_function": "tanh"}, "config.json: activation_function='tanh': must be one of"),
         ("config.json", {"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim are 24 and 7: must be equal"),
+        ("config.json", {"d_model": None}, "config.json: damaged or incomplete"),
+        ("config.json", {"d_model": 15}, "config.json: damaged or incomplete .*must be a multiple of model.n_heads=2"),
+        ("config.json", {"max_position_embeddings": "many"}, "config.json or generation_config.json: invalid literal"),
+        ("config.json", {"tie_word_embeddings": False}, "marian: its weights lack lm_head.weight, which tie_word"),
+        ("config.json", {"decoder_start_token_id": 4000}, "its vocabulary has rows from 0 to 4000, and its weights"),
+        ("config.json", {"decoder_start_token_id": -1}, "its vocabulary has rows from -1 to "),
+        ("generation_config.json", {"num_beams": 5000}, "or generation_config.json: decode.beam_size=5000: must be"),
         ("vocab.json", {">>fra<<": 1}, "vocab.json: holds language codes .>>fra<<.: a model for several languages"),
+        ("vocab.json", {"▁tea": 900}, "its vocabulary has rows from 0 to 900, and its weights have"),
+        ("vocab.json", {"</s>": None}, "vocab.json: must give each piece a number; '</s>' has none"),
     ],
 )
 def test_what_cannot_be_imported_is_one_line(file, change, message, tmp_path):

@@ -1,5 +1,6 @@
 """The engine keeps the promises of Translator: lines, limits, flags, n-best, what is never written."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,11 @@ import torch
 
 from mt.config import DecodeConfig
 from mt.export.ctranslate2_model import save_ctranslate2_model
-from mt.tokenizer import UNK_ID
+from mt.tokenizer import EOS_ID, UNK_ID
+from mt.translation import ctranslate2_engine as engine_module
 from mt.translation.ctranslate2_engine import (
     EXHAUSTIVE,
+    PATIENCE,
     CTranslate2Translator,
     exported_decode,
     load_ctranslate2_translator,
@@ -95,16 +98,34 @@ def test_unknown_pieces_are_never_written(make, tokenizers):
             assert found[0].tokens and UNK_ID not in found[0].tokens
 
 
-def test_batches_and_neighbours_change_nothing(make):
+def test_batches_and_neighbours_change_nothing(make, monkeypatch):
     _, theirs = make(beam_size=3)
     texts = sentences(20, seed=8)
     expected = theirs.translate_n_best(texts, 2)
     done = []
     theirs.decode = replace(theirs.decode, batch_tokens=1)
+    monkeypatch.setattr(engine_module, "AT_ONCE", 6)
     same(theirs.translate_n_best(texts, 2, done.append), expected)
-    assert done == list(range(1, 21))
+    assert done == [6, 12, 18, 20]
     assert theirs.translate(texts) == [found[0].text for found in expected]
     assert theirs.translate([]) == []
+
+
+@pytest.mark.parametrize(("beam_size", "patience"), [(1, PATIENCE), (4, PATIENCE), (4, EXHAUSTIVE)])
+def test_each_source_has_its_own_longest_output(make, tokenizers, beam_size, patience):
+    model = random_model(RICH, tokenizers)
+    with torch.no_grad():
+        model.output_bias[EOS_ID] += 4  # some outputs end in time
+    _, theirs = make(model, beam_size=beam_size, max_length_ratio=1.0, max_length_offset=1)
+    theirs._patience = patience
+    texts = sentences(25, seed=6)
+    lengths = theirs.count_tokens(texts)
+    found = theirs.translate_n_best(texts, beam_size)
+    for length, translations in zip(lengths, found, strict=True):
+        assert max(len(t.tokens) + (not t.unfinished) for t in translations) <= length + 1
+        assert all(len(t.tokens) == length + 1 for t in translations if t.unfinished)
+    assert len({t.unfinished for (t, *_) in found}) == 2
+    same(found, [theirs.translate_n_best([text], beam_size)[0] for text in texts])
 
 
 def test_what_is_wrong_with_a_folder_is_one_line(make, tmp_path, tokenizers):
@@ -121,6 +142,13 @@ def test_what_is_wrong_with_a_folder_is_one_line(make, tmp_path, tokenizers):
     (tmp_path / "export.json").write_text('{"made_by": "mt 1", "to": "ctranslate2", "decode": {}, "positions": 100}')
     with pytest.raises(ValueError, match=r"^decode.max_source_tokens=1024: allows 2058 tokens.* exported for 100"):
         load_ctranslate2_translator(tmp_path)
+    record = {"made_by": "mt 1", "to": "ctranslate2", "decode": {}, "tokenizer_fingerprint": "other"}
+    (tmp_path / "export.json").write_text(json.dumps(record))
+    tokenizers.save(tmp_path)
+    with pytest.raises(ValueError, match="its tokenizers are not those that it was exported with"):
+        load_ctranslate2_translator(tmp_path)
+    (tmp_path / "export.json").write_text(json.dumps({**record, "tokenizer_fingerprint": tokenizers.fingerprint}))
+    load_ctranslate2_translator(tmp_path)
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(ValueError, match="CTranslate2 cannot load it on device=cpu") as caught:
         CTranslate2Translator(tmp_path, tokenizers, DecodeConfig(), "cpu")
