@@ -35,7 +35,7 @@ def make(tokenizers, tmp_path):
     def make(model=None, **decode):
         model = model or random_model(RICH, tokenizers)
         save_ctranslate2_model(tmp_path, model.config, model.state_dict(), tokenizers, 1100, "float32")
-        settings = DecodeConfig(**decode)
+        settings = DecodeConfig(**{"lookahead": 1.0, **decode})  # as CTranslate2 searches here
         return Translator(model, tokenizers, settings), CTranslate2Translator(
             tmp_path, tokenizers, settings, "cpu", EXHAUSTIVE
         )
