@@ -124,12 +124,15 @@ def test_the_console_script_is_main() -> None:
         (["evaluate", "RUN", "--target-language", "zh"], "--target-language has no meaning without --hypotheses"),
         (["evaluate", "--hypotheses", "a.txt", "--reference", "b.txt"], "a.txt: No such file"),
         (["evaluate", "RUN", "--report", "no/a.html"], "there is no folder"),
+        (["evaluate", "RUN", "--report", "."], "is a folder, not a file"),
         (["evaluate", "RUN", "--comet", "no-such-model"], "--comet"),
         (["compare"], "Missing argument 'SYSTEM'; "),
-        (["compare", "a.txt"], "need --reference FILE"),
-        (["compare", "a.txt", "--reference", "b.txt"], "a.txt: is one system; give two or more"),
-        (["compare", "a.txt", "b.txt", "--reference", "c.txt"], "a.txt: No such file"),
-        (["compare", "RUN", "a.txt", "--reference", "b.txt"], "is a run, others are files"),
+        (["compare", "FILE"], "need --reference FILE"),
+        (["compare", "FILE", "--reference", "b.txt"], "py: is one system; give two or more"),
+        (["compare", "FILE", "b.txt", "--reference", "c.txt"], "b.txt: No such file"),
+        (["compare", "FILE", "/dev/null", "--reference", "c.txt"], "c.txt: No such file"),
+        (["compare", "RUN", "typo"], "typo: No such file or folder"),
+        (["compare", "RUN", "FILE", "--reference", "b.txt"], "is a run, others are files"),
         (["compare", "RUN", ".", "--reference", "b.txt"], "--reference is for files of translations"),
         (["compare", "RUN", "."], ". is not a run folder"),
         (["evaluate", "RUN", "more"], "unexpected extra argument"),
@@ -150,7 +153,8 @@ def test_the_console_script_is_main() -> None:
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(run_mt, run_dir: Path, arguments: list[str], message: str) -> None:
-    code, out, err = run_mt(*[run_dir if argument == "RUN" else argument for argument in arguments])
+    there = {"RUN": run_dir, "FILE": Path(__file__)}
+    code, out, err = run_mt(*[there.get(argument, argument) for argument in arguments])
     assert (code, out) == (2, b"")
     assert err.startswith("error: ") and message in err and err.count("\n") == 1
 

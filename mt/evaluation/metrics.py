@@ -11,9 +11,10 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import estimate_ci
 
-RESAMPLES = 1000  # of the bootstrap; sacreBLEU's default
+from mt.evaluation.resampling import RESAMPLES, Sample, sample
+
 CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han characters: written without spaces
 _SPACED_CJK = re.compile(f"{CJK} +(?={CJK})")
 _PIECE_MARKS = re.compile("\u2581|@@( |$)")  # of SentencePiece and of subword-nmt
@@ -81,17 +82,19 @@ def score_with_intervals(
     `references` holds one list a reference translation, each as long as `hypotheses`. Raises ValueError as score_corpus
     and check_seed.
     """
-    check_seed()
+    seed = check_seed()
     check_text(hypotheses, references)
     metrics = make_metrics(references, target_language, tokenizer)
-    # of one system; corpus_score(n_bootstrap=...) of sacreBLEU 2.6 breaks off where a resample scores exactly 0
-    signatures, results = PairedTest([("system", hypotheses)], metrics, None, test_type="bs", n_samples=RESAMPLES)()
-    scores = {}
-    for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
-        (result,) = results[name]
-        interval = Interval(float(result.mean), float(result.ci))
-        scores[key] = Score(name, float(result.score), str(signature), interval)
-    return scores
+    return {key: resampled_score(sample(metric, hypotheses, seed), seed) for key, metric in metrics.items()}
+
+
+def resampled_score(found: Sample, seed: int, exchanges: int | None = None) -> Score:
+    """Returns the score with its interval; the signature tells of the resamples, of `exchanges` and of their seed."""
+    signature = found.metric.get_signature()
+    for key, value in {"bs": RESAMPLES, "ar": exchanges, "seed": seed}.items():
+        signature.update(key, value)
+    interval = Interval(*map(float, estimate_ci(found.resampled)))
+    return Score(found.score.name, float(found.score.score), str(signature), interval)
 
 
 def sentence_chrf(hypotheses: list[str], references: list[list[str]]) -> tuple[list[float], str]:

@@ -20,6 +20,7 @@ class ComparedSet:
     texts: Texts
     systems: dict[str, list[str]]
     comparisons: list[Comparison]
+    target_language: str
 
 
 def compare_runs(run_dirs: list[Path], tokenizer: str | None = None) -> dict[str, ComparedSet]:
@@ -52,10 +53,10 @@ def compare_files(
 ) -> ComparedSet:
     """Returns how files of translations, one a line, compare. Raises ValueError where files differ in lines."""
     _check_distinct(list(map(str, files)))
-    systems = {}
-    for file in files:
-        systems[str(file)], texts = read_files(file, references, source)
-    return ComparedSet(texts, systems, compare_systems(systems, texts.references, target_language, tokenizer))
+    translations, texts = read_files(files, references, source)
+    systems = dict(zip(map(str, files), translations, strict=True))
+    comparisons = compare_systems(systems, texts.references, target_language, tokenizer)
+    return ComparedSet(texts, systems, comparisons, target_language)
 
 
 def _records(run_dir: Path) -> dict[str, dict[str, Any]]:
@@ -85,8 +86,8 @@ def _compared(records: dict[str, dict[str, Any]], name: str, config: TrainConfig
             f"test set {name}: its files were changed after {first} was evaluated: evaluate all runs again"
         )
     systems = {run: read_translations(Path(run) / "results", name, found) for run, found in records.items()}
-    comparisons = compare_systems(systems, texts.references, config.data.target_language, tokenizer)
-    return ComparedSet(texts, systems, comparisons)
+    language = config.data.target_language
+    return ComparedSet(texts, systems, compare_systems(systems, texts.references, language, tokenizer), language)
 
 
 def _check_distinct(names: list[str]) -> None:

@@ -63,7 +63,8 @@ def evaluation_report(results: dict[str, Evaluation], details: dict[str, Details
             )
         )
     if run_dir is None:
-        return render(f"Evaluation of {', '.join(results)}", "und", [], sections)
+        language = next(iter(results.values())).target_language
+        return render(f"Evaluation of {', '.join(results)}", language, [], sections)
     data = load_config(run_dir).data
     title = f"Evaluation of {run_dir} ({data.source_language} to {data.target_language})"
     return render(title, data.target_language, _charts(run_dir), sections)
@@ -76,8 +77,8 @@ def comparison_report(compared: dict[str, ComparedSet]) -> str:
         lists, signature = most_different(one.texts.sources, one.systems, one.texts.references)
         facts = {"Sentences": f"{len(one.texts.references[0]):,}", **_several(len(one.texts.references))}
         sections.append(Section(name, facts, comparisons=one.comparisons, chrf_signature=signature, lists=lists))
-    systems = next(iter(compared.values())).systems
-    return render(f"Comparison of {', '.join(systems)}", "und", [], sections)
+    first = next(iter(compared.values()))
+    return render(f"Comparison of {', '.join(first.systems)}", first.target_language, [], sections)
 
 
 def _charts(run_dir: Path) -> list[Chart]:
