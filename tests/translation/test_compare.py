@@ -1,6 +1,8 @@
 """mt.translation.compare: which results of runs belong together, and what is refused."""
 
 import json
+import os
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -78,6 +80,17 @@ def test_files_of_other_lengths_are_refused_naming_both(tmp_path: Path) -> None:
         compare_files([files[0], files[2]], [files[1]])
     with pytest.raises(ValueError, match="/a: is given twice"):
         compare_files([files[0], files[0]], [files[2]])
+
+
+def test_each_file_is_read_once(tmp_path: Path) -> None:
+    """References may come from a pipe, such as <(zcat r.gz)."""
+    files = [write_lines(tmp_path / name, REFERENCES) for name in "ab"]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=write_lines, args=(pipe, REFERENCES), daemon=True)
+    writer.start()
+    found = compare_files(files, [pipe], target_language="de")
+    assert found.texts.references == [REFERENCES] and found.target_language == "de"
 
 
 def test_what_changed_since_the_evaluation_is_refused(tmp_path: Path) -> None:
