@@ -66,7 +66,7 @@ def compare(
         from mt.translation.report import comparison_report
 
         with open_output(report) as file:
-            file.write(comparison_report(compared).encode())
+            file.write(comparison_report(compared))
 
 
 def _json(compared: "dict[str, ComparedSet]") -> str:

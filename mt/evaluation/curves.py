@@ -73,8 +73,12 @@ def read_log(file: Path) -> dict[str, Points]:
     return curves
 
 
-def training_charts(log: Path) -> list[Chart]:
-    """Returns charts of loss, learning rate and validation scores, each where the log has such values."""
+def training_charts(log: Path, signatures: dict[str, str]) -> list[Chart]:
+    """Returns charts of loss, learning rate and validation scores, each where the log has such values.
+
+    `signatures` are those of the scores, by "bleu" and "chrf"; a log does not hold them.
+    """
+    told = "".join(f" {name}|{signature}" for name, signature in signatures.items())
     curves = read_log(log)
     wanted = [
         (
@@ -89,7 +93,7 @@ def training_charts(log: Path) -> list[Chart]:
         ),
         (
             "BLEU and chrF in validation",
-            "Of at most trainer.validate_max_sentences sentences, with trainer.validation_beam_size.",
+            "Of at most trainer.validate_max_sentences sentences, with trainer.validation_beam_size." + told,
             {"BLEU": curves["valid.bleu"], "chrF": curves["valid.chrf"]},
         ),
     ]

@@ -19,7 +19,8 @@ CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han c
 _SPACED_CJK = re.compile(f"{CJK} +(?={CJK})")
 _PIECE_MARKS = re.compile("\u2581|@@( |$)")  # of SentencePiece and of subword-nmt
 _SPACED_STOP = re.compile(r" [.。]$")
-_CHINESE = ("zh", "zho", "chi", "cmn", "yue")
+_SOUTH_EAST_ASIAN = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]"  # Thai, Lao, Tibetan, Burmese, Khmer
+_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh")
 _JAPANESE = ("ja", "jpn")
 
 
@@ -135,16 +136,12 @@ def make_metrics(
 ) -> dict[str, Metric]:
     """Returns sacreBLEU's metrics by the keys of our results; they hold the references ready.
 
-    TER counts words between spaces, in Chinese and Japanese characters (norm:yes|asian:yes). Warns of Chinese or
-    Japanese references whose language is said to be another.
+    TER counts words between spaces, in Chinese and Japanese characters (norm:yes|asian:yes). Warns of references in a
+    script without spaces that BLEU would not cut.
     """
     chosen = tokenizer or bleu_tokenizer(target_language)
-    if tokenizer is None and chosen == "13a" and sum(map(_has_cjk, references[0])) * 2 > len(references[0]):
-        warnings.warn(
-            f"most references are Chinese or Japanese, but {target_language!r} is scored with tok:13a, which cuts no "
-            "words there: set data.target_language=zh or ja (for a file --target-language), or choose --bleu-tokenizer",
-            stacklevel=3,
-        )
+    if tokenizer is None and chosen == "13a":
+        _warn_if_uncut(references[0], target_language)
     by_character = chosen in ("zh", "ja-mecab") or _primary(target_language) in (*_CHINESE, *_JAPANESE)
     makers = {
         "bleu": lambda: make_bleu(chosen, references),
@@ -161,8 +158,17 @@ def score_metric(metric: Metric, hypotheses: list[str]) -> Score:
     return Score(result.name, result.score, str(metric.get_signature()))
 
 
-def _has_cjk(text: str) -> bool:
-    return re.search(CJK, text) is not None
+def _warn_if_uncut(references: list[str], language: str) -> None:
+    """Warns if most references are written without spaces between words, for which tok:13a knows no other end."""
+    remedies = {
+        CJK: f"Chinese or Japanese, but {language!r} is scored with tok:13a, which cuts no words there: set "
+        "data.target_language=zh or ja (for a file --target-language), or choose --bleu-tokenizer",
+        _SOUTH_EAST_ASIAN: "in a script without spaces between words, and tok:13a cuts none there: BLEU counts whole "
+        "phrases; choose --bleu-tokenizer char, or look at chrF2",
+    }
+    for script, remedy in remedies.items():
+        if sum(re.search(script, line) is not None for line in references) * 2 > len(references):
+            warnings.warn(f"most references are {remedy}", stacklevel=4)
 
 
 def _primary(language: str) -> str:

@@ -125,5 +125,6 @@ def write_results(folder: Path, name: str, translations: list[str], record: dict
     with open_output(folder / f"{name}.hyp.txt") as file:
         file.write(content)
     with open_output(folder / f"{name}.json") as file:
-        file.write((json.dumps(record, ensure_ascii=False, indent=2) + "\n").encode())
+        text = json.dumps(record, ensure_ascii=False, indent=2) + "\n"
+        file.write(text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8; JSON reads such escapes
     return record

@@ -44,17 +44,20 @@ def test_whatever_else_stands_in_a_log_is_left_out(tmp_path: Path) -> None:
     lines += ['{"event": ["train"], "step": 6, "loss": 6.0}', "[" * 100_000, b"\xff".decode("latin-1")]
     (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="latin-1")
     with pytest.warns(UserWarning) as warned:
-        charts = training_charts(tmp_path / "log.jsonl")
+        charts = training_charts(tmp_path / "log.jsonl", {})
     assert [str(one.message).split(":")[0][-6:] for one in warned] == ["line 7", "line 8"]
     assert [(one.title, len(one.lines[0].marks)) for one in charts] == [("Learning rate", 3)]
 
 
 def test_charts_are_made_of_what_was_logged(tmp_path: Path) -> None:
-    charts = training_charts(write_log(tmp_path / "log.jsonl", [train(10, 5.0), train(20, 4.0)]))
+    charts = training_charts(write_log(tmp_path / "log.jsonl", [train(10, 5.0), train(20, 4.0)]), {})
     assert [one.title for one in charts] == ["Loss", "Learning rate"]
     assert [len(line.marks) for line in charts[0].lines] == [2, 0]
     (tmp_path / "empty").write_bytes(b"")
-    assert training_charts(tmp_path / "empty") == []
+    assert training_charts(tmp_path / "empty", {}) == []
+    log = write_log(tmp_path / "log.jsonl", [{"event": "valid", "step": 9, "bleu": 20.0}])
+    (scores,) = training_charts(log, {"bleu": "nrefs:1|tok:zh"})
+    assert scores.note.endswith("bleu|nrefs:1|tok:zh"), "no score without its signature"
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,23 @@ def test_what_changed_since_the_evaluation_is_refused(tmp_path: Path) -> None:
         compare_runs([a, b])
 
 
+def test_results_of_a_run_that_was_trained_on_give_a_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    names = ("main", "main.last", "main.step_00000001")
+    a, b = evaluated(tmp_path / "a", 9, names), evaluated(tmp_path / "b", 1, names)
+    for name in names:
+        file = a / "results" / f"{name}.json"
+        file.write_text(json.dumps({**json.loads(file.read_bytes()), "checkpoint": "step_00000001"}))
+    compare_runs([a, b])
+    assert not recwarn.list, "whose checkpoints were removed may be compared"
+    for step, pointers in ((1, ("best", "last")), (2, ("last",))):
+        (a / "checkpoints" / f"step_{step:08d}").mkdir(parents=True)
+        for pointer in pointers:
+            (a / "checkpoints" / f"{pointer}.json").write_text(json.dumps({"checkpoint": f"step_{step:08d}"}))
+    compare_runs([a, b])
+    (warned,) = recwarn.list
+    assert "main.last.json is of step_00000001, but last is step_00000002 by now" in str(warned.message)
+
+
 def test_a_run_without_results_is_named(tmp_path: Path) -> None:
     a, b = evaluated(tmp_path / "a", 9), evaluated(tmp_path / "b", 1)
     record = b / "results" / "main.json"
