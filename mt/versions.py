@@ -1,6 +1,7 @@
 """What made a run, for the record: versions of mt and of what it stands on, the git commit, the machine."""
 
 import functools
+import hashlib
 import importlib.metadata
 import platform
 import subprocess
@@ -27,6 +28,15 @@ def mt_version() -> str:
         return importlib.metadata.version("mt")
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+@functools.cache
+def program_sha256() -> str:
+    """Returns the SHA-256 of mt's own Python files, which tells programs of one version and no commit apart."""
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 @functools.cache  # the code that runs is that of the first call, and every checkpoint asks

@@ -125,12 +125,15 @@ def test_the_console_script_is_main() -> None:
         (["evaluate", "RUN", "--target-language", "zh"], "--target-language has no meaning without --hypotheses"),
         (["evaluate", "--hypotheses", "a.txt", "--reference", "b.txt"], "a.txt: No such file"),
         (["evaluate", "RUN", "--report", "no/a.html"], "there is no folder"),
+        (["evaluate", "RUN", "--report", "."], "is a folder, not a file"),
         (["evaluate", "RUN", "--comet", "no-such-model"], "--comet"),
         (["compare"], "Missing argument 'SYSTEM'; "),
-        (["compare", "a.txt"], "need --reference FILE"),
-        (["compare", "a.txt", "--reference", "b.txt"], "a.txt: is one system; give two or more"),
-        (["compare", "a.txt", "b.txt", "--reference", "c.txt"], "a.txt: No such file"),
-        (["compare", "RUN", "a.txt", "--reference", "b.txt"], "is a run, others are files"),
+        (["compare", "FILE"], "need --reference FILE"),
+        (["compare", "FILE", "--reference", "b.txt"], "py: is one system; give two or more"),
+        (["compare", "FILE", "b.txt", "--reference", "c.txt"], "b.txt: No such file"),
+        (["compare", "FILE", "/dev/null", "--reference", "c.txt"], "c.txt: No such file"),
+        (["compare", "RUN", "typo"], "typo: No such file or folder"),
+        (["compare", "RUN", "FILE", "--reference", "b.txt"], "is a run, others are files"),
         (["compare", "RUN", ".", "--reference", "b.txt"], "--reference is for files of translations"),
         (["compare", "RUN", "."], ". is not a run folder"),
         (["evaluate", "RUN", "more"], "unexpected extra argument"),
@@ -152,7 +155,8 @@ def test_the_console_script_is_main() -> None:
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(run_mt, run_dir: Path, arguments: list[str], message: str) -> None:
-    code, out, err = run_mt(*[run_dir if argument == "RUN" else argument for argument in arguments])
+    there = {"RUN": run_dir, "FILE": Path(__file__)}
+    code, out, err = run_mt(*[there.get(argument, argument) for argument in arguments])
     assert (code, out) == (2, b"")
     assert err.startswith("error: ") and message in err and err.count("\n") == 1
 
@@ -343,6 +347,8 @@ def test_evaluate_a_file_with_two_references_details_and_report(run_mt, tmp_path
     assert details[2].startswith("1-5\t2\t") and details[3].startswith("# BLEU|nrefs:2|case:mixed")
     assert err.count("\n") == 2 and "words by training frequency are left out: they need a run with" in err
     assert "<h1>Evaluation of hyp</h1>" in (tmp_path / "report.html").read_text()
+    assert run_mt(*arguments, "--target-language", "ja-JP", "--report", "report.html")[0] == 0
+    assert 'lang="ja-JP"' in (tmp_path / "report.html").read_text()
 
 
 def test_evaluate_a_run_with_details_and_report(run_mt, run_dir: Path, tmp_path: Path) -> None:
@@ -366,6 +372,18 @@ def test_evaluate_a_run_with_details_and_report(run_mt, run_dir: Path, tmp_path:
     assert "training, last at update 5: 2.5" in page and "beam_size 3" in page and "step_00000001" in page
 
 
+def test_names_of_files_need_not_be_utf_8(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    (tmp_path / odd).write_text("the dog\nthe cat\n")
+    (tmp_path / "b").write_text("the cat\nthe cat\n")
+    arguments = ("--source", odd, "--reference", odd, "--output-dir", "out", "--report", "a.html")
+    assert run_mt("evaluate", run_dir, *arguments)[0] == 0
+    assert json.loads((tmp_path / "out" / f"{odd}.json").read_bytes())["corpus"]["source"] == odd
+    code, out, err = run_mt("compare", odd, "b", "--reference", odd, "--report", "b.html")
+    assert code == 0 and b"\ncaf\\udce9\tBLEU\t" in out
+    assert "Comparison of caf\\udce9, b" in (tmp_path / "b.html").read_text()
+
+
 def test_compare_two_files_as_json_with_a_report(run_mt, tmp_path: Path) -> None:
     for name, text in {"a": "the dog\nox\n", "b": "the dog\nbig ox\n", "r": "the dog\na big ox\n"}.items():
         (tmp_path / name).write_text(text)
@@ -379,7 +397,10 @@ def test_compare_two_files_as_json_with_a_report(run_mt, tmp_path: Path) -> None
     assert all("bs:1000|ar:10000|seed:12345" in row["signature"] for row in rows)
     assert rows[3]["difference"] == pytest.approx(rows[3]["value"] - rows[2]["value"]) and rows[3]["difference"] > 1
     assert rows[2]["p_bootstrap"] is None and 0 < rows[3]["p_bootstrap"] <= 1
-    assert "b better than a" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "b better than a" in page and 'lang="und"' in page
+    assert run_mt("compare", "a", "b", "--reference", "r", "--target-language", "zh", "--report", "report.html")[0] == 0
+    assert 'lang="zh"' in (tmp_path / "report.html").read_text(), "by which a browser chooses the forms of characters"
 
 
 def test_compare_runs_that_were_evaluated_as_a_table(run_mt, run_dir: Path, tmp_path: Path) -> None:

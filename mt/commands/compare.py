@@ -30,6 +30,9 @@ def compare(
 
     Paired bootstrap resampling and paired approximate randomisation by sacreBLEU, for BLEU, chrF, chrF++ and TER.
     """
+    for system in systems:
+        if not system.exists():
+            raise ValueError(f"{system}: No such file or folder; give runs that were evaluated, or files")
     folders = [system for system in systems if system.is_dir()]
     if folders and len(folders) < len(systems):
         raise ValueError(
@@ -63,7 +66,7 @@ def compare(
         from mt.translation.report import comparison_report
 
         with open_output(report) as file:
-            file.write(comparison_report(compared).encode())
+            file.write(comparison_report(compared))
 
 
 def _json(compared: "dict[str, ComparedSet]") -> str:

@@ -85,7 +85,7 @@ def evaluate(
         _show_details(results, found)
     if report is not None:
         with open_output(report) as file:
-            file.write(evaluation_report(results, found, run).encode())
+            file.write(evaluation_report(results, found, run))
 
 
 def _show(results: "dict[str, Evaluation]") -> None:

@@ -6,9 +6,9 @@ from mt.translation.output import open_output
 
 
 def print_lines(lines: list[str]) -> None:
-    """Writes lines as UTF-8, whatever the locale."""
+    """Writes lines as UTF-8, whatever the locale; bytes of a file's name that are none become escapes."""
     with open_output(None) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
+        file.write("".join(f"{line}\n" for line in lines).encode(errors="backslashreplace"))
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], notes: list[str]) -> None:

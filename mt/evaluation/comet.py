@@ -5,6 +5,7 @@ unbabel-comet (2.2.7) needs numpy 1 and an old huggingface_hub, so it cannot be 
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -15,9 +16,11 @@ from pathlib import Path
 import numpy as np
 from sacrebleu.significance import estimate_ci
 
-from mt.evaluation.metrics import RESAMPLES, Interval, Score, check_seed
+from mt.evaluation.metrics import Interval, Score, check_seed
+from mt.evaluation.resampling import RESAMPLES, draws
 
-_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}  # nothing is downloaded while scoring
+# nothing is downloaded while scoring; the program opens files in the locale's encoding
+_SETTINGS = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUTF8": "1"}
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,8 @@ def score_comet(
     """
     seed = check_seed()
     scores = np.array(_run(comet, {"sources": sources, "translations": hypotheses, "references": references}, on_gpu))
-    if len(scores) != len(hypotheses):
-        raise ValueError(f"{comet.program}: gave {len(scores)} scores for {len(hypotheses)} sentences")
-    picked = np.random.default_rng(seed).choice(len(scores), size=(RESAMPLES, len(scores)), replace=True)
-    interval = Interval(*map(float, estimate_ci(scores[picked].mean(1))))
+    means = np.array([drawn @ scores for drawn in draws(len(scores), seed)]) / len(scores)
+    interval = Interval(*map(float, estimate_ci(means)))
     with comet.checkpoint.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     signature = f"nrefs:1|bs:{RESAMPLES}|seed:{seed}|model:{comet.model}|sha256:{digest}|version:{_version(comet)}"
@@ -87,12 +88,18 @@ def _run(comet: Comet, sides: dict[str, list[str]], on_gpu: bool) -> list[float]
             text = "".join(line.replace("\r", " ") + "\n" for line in lines)  # comet-score takes CR for a line's end
             file.write_bytes(text.encode())
             command += [f"--{side}", str(file)]
-        run = subprocess.run(command, env={**os.environ, **_OFFLINE}, capture_output=True, text=True, check=False)
+        run = subprocess.run(command, env={**os.environ, **_SETTINGS}, capture_output=True, text=True, check=False)
         if run.returncode != 0 or not result.is_file():
             lines = run.stderr.strip().splitlines() or ["no message"]
             raise ValueError(f"{comet.program}: failed with exit code {run.returncode}: {lines[-1][:300]}")
-        (rows,) = json.loads(result.read_bytes()).values()
-        return [row["COMET"] for row in rows]
+        try:
+            (rows,) = json.loads(result.read_bytes()).values()
+            scores = [float(row["COMET"]) for row in rows]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            scores = []
+        if len(scores) != len(sides["translations"]) or not all(map(math.isfinite, scores)):
+            raise ValueError(f"{comet.program}: wrote no number for each sentence: is it unbabel-comet 2.2 or later?")
+        return scores
 
 
 def _version(comet: Comet) -> str:

@@ -45,37 +45,40 @@ class Chart:
 def read_log(file: Path) -> dict[str, Points]:
     """Returns curves by "train.loss", "train.learning_rate", "valid.loss", "valid.bleu" and "valid.chrf".
 
-    What a session wrote after the checkpoint that a later one went on from never became part of the run: of a step that
-    comes twice, it and all after it count from the second time on. Values that were not finite are left out, and so are
-    lines that a kill cut off, with a warning.
+    What a session wrote after the checkpoint that a later one went on from never became part of the run: where steps go
+    back, all curves do. Values that are not finite are left out, and so are lines that a kill cut off, with a warning.
     """
-    wanted = {"train": ("loss", "learning_rate"), "valid": ("loss", "bleu", "chrf")}
-    curves: dict[str, Points] = {f"{event}.{name}": [] for event, names in wanted.items() for name in names}
+    keys = "train.loss", "train.learning_rate", "valid.loss", "valid.bleu", "valid.chrf"
+    curves: dict[str, Points] = {key: [] for key in keys}
     for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
             event, step = entry["event"], entry.get("step")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             warnings.warn(
                 f"{file}, line {number}: is no event of a run's log, and left out of the curves", stacklevel=2
             )
             continue
-        if not isinstance(step, int):
+        if not isinstance(step, int) or step < 0:
             continue
-        for name in wanted.get(event, ()):
-            curve = curves[f"{event}.{name}"]
-            while curve and curve[-1][0] >= step:
+        for key, curve in curves.items():
+            kind, name = key.split(".")
+            while curve and curve[-1][0] > step - (kind == event):
                 curve.pop()
-            value = entry.get(name)
-            if isinstance(value, int | float):
+            value = entry.get(name) if kind == event else None
+            if isinstance(value, int | float) and math.isfinite(value):
                 curve.append((step, value))
     return curves
 
 
-def training_charts(log: Path) -> list[Chart]:
-    """Returns charts of loss, learning rate and validation scores, each where the log has such values."""
+def training_charts(log: Path, signatures: dict[str, str]) -> list[Chart]:
+    """Returns charts of loss, learning rate and validation scores, each where the log has such values.
+
+    `signatures` are those of the scores, by "bleu" and "chrf"; a log does not hold them.
+    """
+    told = "".join(f" {name}|{signature}" for name, signature in signatures.items())
     curves = read_log(log)
     wanted = [
         (
@@ -90,7 +93,7 @@ def training_charts(log: Path) -> list[Chart]:
         ),
         (
             "BLEU and chrF in validation",
-            "Of at most trainer.validate_max_sentences sentences, with trainer.validation_beam_size.",
+            "Of at most trainer.validate_max_sentences sentences, with trainer.validation_beam_size." + told,
             {"BLEU": curves["valid.bleu"], "chrF": curves["valid.chrf"]},
         ),
     ]
@@ -117,17 +120,20 @@ def chart(title: str, note: str, curves: dict[str, Points]) -> Chart:
         drawn = points[:-1:every] + points[-1:]
         places = [(across(x), down(y), f"update {x:,}: {y:.4g}") for x, y in drawn]
         lines.append(Line(name, " ".join(f"{x},{y}" for x, y, _ in places), places))
-    x_ticks = [Tick(across(value), f"{value:,.0f}") for value in x_values if 0 <= value <= x_high]
+    x_ticks = [Tick(across(value), f"{value:,.0f}") for value in x_values if 0 <= value <= x_high and value % 1 == 0]
     y_ticks = [Tick(down(value), f"{value:g}") for value in y_values]
     return Chart(title, note, lines, x_ticks, y_ticks)
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """Returns evenly spaced round numbers, the first at most `low`, the last at least `high`, at least two."""
-    if not high > low:
+    """Returns evenly spaced round numbers, the first at most `low`, the last at least `high`, at least two.
+
+    They differ in the six digits that a label shows.
+    """
+    if high - low <= 1e-4 * max(abs(low), abs(high)):
         low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(index * step, 12) for index in range(first, last + 1)]
+    return [float(f"{index * step:.10g}") for index in range(first, last + 1)]

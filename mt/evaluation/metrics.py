@@ -11,14 +11,16 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import estimate_ci
 
-RESAMPLES = 1000  # of the bootstrap; sacreBLEU's default
+from mt.evaluation.resampling import RESAMPLES, Sample, sample
+
 CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han characters: written without spaces
 _SPACED_CJK = re.compile(f"{CJK} +(?={CJK})")
 _PIECE_MARKS = re.compile("\u2581|@@( |$)")  # of SentencePiece and of subword-nmt
 _SPACED_STOP = re.compile(r" [.。]$")
-_CHINESE = ("zh", "zho", "chi", "cmn", "yue")
+_SOUTH_EAST_ASIAN = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]"  # Thai, Lao, Tibetan, Burmese, Khmer
+_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh")
 _JAPANESE = ("ja", "jpn")
 
 
@@ -81,17 +83,19 @@ def score_with_intervals(
     `references` holds one list a reference translation, each as long as `hypotheses`. Raises ValueError as score_corpus
     and check_seed.
     """
-    check_seed()
+    seed = check_seed()
     check_text(hypotheses, references)
     metrics = make_metrics(references, target_language, tokenizer)
-    # of one system; corpus_score(n_bootstrap=...) of sacreBLEU 2.6 breaks off where a resample scores exactly 0
-    signatures, results = PairedTest([("system", hypotheses)], metrics, None, test_type="bs", n_samples=RESAMPLES)()
-    scores = {}
-    for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
-        (result,) = results[name]
-        interval = Interval(float(result.mean), float(result.ci))
-        scores[key] = Score(name, float(result.score), str(signature), interval)
-    return scores
+    return {key: resampled_score(sample(metric, hypotheses, seed), seed) for key, metric in metrics.items()}
+
+
+def resampled_score(found: Sample, seed: int, exchanges: int | None = None) -> Score:
+    """Returns the score with its interval; the signature tells of the resamples, of `exchanges` and of their seed."""
+    signature = found.metric.get_signature()
+    for key, value in {"bs": RESAMPLES, "ar": exchanges, "seed": seed}.items():
+        signature.update(key, value)
+    interval = Interval(*map(float, estimate_ci(found.resampled)))
+    return Score(found.score.name, float(found.score.score), str(signature), interval)
 
 
 def sentence_chrf(hypotheses: list[str], references: list[list[str]]) -> tuple[list[float], str]:
@@ -132,16 +136,12 @@ def make_metrics(
 ) -> dict[str, Metric]:
     """Returns sacreBLEU's metrics by the keys of our results; they hold the references ready.
 
-    TER counts words between spaces, in Chinese and Japanese characters (norm:yes|asian:yes). Warns of Chinese or
-    Japanese references whose language is said to be another.
+    TER counts words between spaces, in Chinese and Japanese characters (norm:yes|asian:yes). Warns of references in a
+    script without spaces that BLEU would not cut.
     """
     chosen = tokenizer or bleu_tokenizer(target_language)
-    if tokenizer is None and chosen == "13a" and sum(map(_has_cjk, references[0])) * 2 > len(references[0]):
-        warnings.warn(
-            f"most references are Chinese or Japanese, but {target_language!r} is scored with tok:13a, which cuts no "
-            "words there: set data.target_language=zh or ja (for a file --target-language), or choose --bleu-tokenizer",
-            stacklevel=3,
-        )
+    if tokenizer is None and chosen == "13a":
+        _warn_if_uncut(references[0], target_language)
     by_character = chosen in ("zh", "ja-mecab") or _primary(target_language) in (*_CHINESE, *_JAPANESE)
     makers = {
         "bleu": lambda: make_bleu(chosen, references),
@@ -158,8 +158,17 @@ def score_metric(metric: Metric, hypotheses: list[str]) -> Score:
     return Score(result.name, result.score, str(metric.get_signature()))
 
 
-def _has_cjk(text: str) -> bool:
-    return re.search(CJK, text) is not None
+def _warn_if_uncut(references: list[str], language: str) -> None:
+    """Warns if most references are written without spaces between words, for which tok:13a knows no other end."""
+    remedies = {
+        CJK: f"Chinese or Japanese, but {language!r} is scored with tok:13a, which cuts no words there: set "
+        "data.target_language=zh or ja (for a file --target-language), or choose --bleu-tokenizer",
+        _SOUTH_EAST_ASIAN: "in a script without spaces between words, and tok:13a cuts none there: BLEU counts whole "
+        "phrases; choose --bleu-tokenizer char, or look at chrF2",
+    }
+    for script, remedy in remedies.items():
+        if sum(re.search(script, line) is not None for line in references) * 2 > len(references):
+            warnings.warn(f"most references are {remedy}", stacklevel=4)
 
 
 def _primary(language: str) -> str:

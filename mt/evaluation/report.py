@@ -65,14 +65,15 @@ class Section:
         return [(score.name, score.signature) for score in scores]
 
 
-def render(title: str, language: str, charts: list[Chart], sections: list[Section]) -> str:
+def render(title: str, language: str, charts: list[Chart], sections: list[Section]) -> bytes:
     """Returns the page. `language` is the target's code, by which a browser chooses the forms of Chinese characters."""
     folder = jinja2.FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     environment = jinja2.Environment(
         loader=folder, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     page = environment.get_template("report.html")
-    return page.render(title=title, language=language, charts=charts, sections=sections, box=curves)
+    text = page.render(title=title, language=language, charts=charts, sections=sections, box=curves)
+    return text.encode(errors="backslashreplace")  # a file's name need not be UTF-8
 
 
 def best_and_worst(

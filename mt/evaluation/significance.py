@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sacrebleu.significance import PairedTest
-
-from mt.evaluation.metrics import Interval, Score, check_seed, check_text, make_metrics
+from mt.evaluation.metrics import Score, check_seed, check_text, make_metrics, resampled_score
+from mt.evaluation.resampling import EXCHANGES, p_bootstrap, p_randomisation, sample
 
 
 @dataclass(frozen=True)
@@ -34,29 +33,27 @@ def compare_systems(
     """Returns one Comparison for each metric (BLEU, chrF, chrF++, TER) and system, the metrics in the outer order.
 
     The p-values are those of `sacrebleu --paired-bs` and `--paired-ar` with its numbers of trials (1,000 and 10,000)
-    and its seed; only that of two equal scores, which there is the smallest possible, is 1 here. Raises ValueError for
-    fewer than two systems and as score_with_intervals.
+    and its seed, but for two cases in which that prints the smallest possible: p is 1 here of two equal scores, and
+    where few sentences differ, that of the randomisation counts the mixtures that are the systems themselves. Raises
+    ValueError for fewer than two systems and as score_with_intervals.
     """
     if len(systems) < 2:
         raise ValueError("a comparison needs at least two systems")
-    check_seed()
+    seed = check_seed()
     for hypotheses in systems.values():
         check_text(hypotheses, references)
-    metrics = make_metrics(references, target_language, tokenizer)
-    named = list(systems.items())
-    bootstrap = PairedTest(named, metrics, None, test_type="bs")
-    signatures, resampled = bootstrap()
-    randomisation = PairedTest(named, metrics, None, test_type="ar")
-    _, shuffled = randomisation()
     comparisons = []
-    for metric, signature in signatures.items():
-        signature.update("ar", randomisation.n_samples)
-        first = resampled[metric][0]
-        for name, one, other in zip(systems, resampled[metric], shuffled[metric], strict=True):
-            score = Score(metric, float(one.score), str(signature), Interval(float(one.mean), float(one.ci)))
-            difference = None if one is first else float(one.score - first.score)
-            p_values = (None, None) if one is first else (one.p_value, other.p_value)
-            if difference == 0:
-                p_values = (1.0, 1.0)
-            comparisons.append(Comparison(name, score, difference, *p_values))
+    for metric in make_metrics(references, target_language, tokenizer).values():
+        first = None
+        for name, hypotheses in systems.items():
+            found = sample(metric, hypotheses, seed)
+            score = resampled_score(found, seed, EXCHANGES)
+            if first is None:
+                first, differences = found, (None, None, None)
+            elif found.score.score == first.score.score:
+                differences = 0.0, 1.0, 1.0
+            else:
+                difference = float(found.score.score - first.score.score)
+                differences = difference, p_bootstrap(first, found), p_randomisation(first, found, seed)
+            comparisons.append(Comparison(name, score, *differences))
     return comparisons

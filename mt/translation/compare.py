@@ -1,10 +1,11 @@
 """Two or more systems on one test set: runs that were evaluated on it, or files of translations."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.checkpoint import load_config
+from mt.checkpoint import load_config, pointed
 from mt.config import CorpusConfig, TrainConfig
 from mt.evaluation.metrics import bleu_tokenizer
 from mt.evaluation.significance import Comparison, compare_systems
@@ -20,13 +21,15 @@ class ComparedSet:
     texts: Texts
     systems: dict[str, list[str]]
     comparisons: list[Comparison]
+    target_language: str
 
 
 def compare_runs(run_dirs: list[Path], tokenizer: str | None = None) -> dict[str, ComparedSet]:
     """Returns by name each test set on which all runs were evaluated: every NAME.json that all have in results/.
 
     `tokenizer` is BLEU's and replaces the one that follows from the target language. Raises ValueError where a run was
-    not evaluated, where no name is in all of them, and where one name means different text in two of them.
+    not evaluated, where no name is in all of them, and where one name means different text in two of them. Warns of
+    results that are of another checkpoint than the run's best by now.
     """
     configs = {str(folder): load_config(folder) for folder in run_dirs}
     _check_distinct(list(map(str, run_dirs)))
@@ -52,10 +55,10 @@ def compare_files(
 ) -> ComparedSet:
     """Returns how files of translations, one a line, compare. Raises ValueError where files differ in lines."""
     _check_distinct(list(map(str, files)))
-    systems = {}
-    for file in files:
-        systems[str(file)], texts = read_files(file, references, source)
-    return ComparedSet(texts, systems, compare_systems(systems, texts.references, target_language, tokenizer))
+    translations, texts = read_files(files, references, source)
+    systems = dict(zip(map(str, files), translations, strict=True))
+    comparisons = compare_systems(systems, texts.references, target_language, tokenizer)
+    return ComparedSet(texts, systems, comparisons, target_language)
 
 
 def _records(run_dir: Path) -> dict[str, dict[str, Any]]:
@@ -84,9 +87,27 @@ def _compared(records: dict[str, dict[str, Any]], name: str, config: TrainConfig
         raise ValueError(
             f"test set {name}: its files were changed after {first} was evaluated: evaluate all runs again"
         )
+    for run, found in records.items():
+        _warn_if_outdated(run, name, found)
     systems = {run: read_translations(Path(run) / "results", name, found) for run, found in records.items()}
-    comparisons = compare_systems(systems, texts.references, config.data.target_language, tokenizer)
-    return ComparedSet(texts, systems, comparisons)
+    language = config.data.target_language
+    return ComparedSet(texts, systems, compare_systems(systems, texts.references, language, tokenizer), language)
+
+
+def _warn_if_outdated(run: str, name: str, record: dict[str, Any]) -> None:
+    """Warns where the checkpoint that NAME stands for, the best or the last, is another since the evaluation."""
+    checkpoint, pointer = record.get("checkpoint"), "last" if name.endswith(".last") else "best"
+    if checkpoint is None or name.endswith(f".{checkpoint}"):
+        return
+    try:
+        now = pointed(Path(run), pointer).name
+    except ValueError:  # removed since: the results are there still
+        return
+    if now != checkpoint:
+        warnings.warn(
+            f"{run}: results/{name}.json is of {checkpoint}, but {pointer} is {now} by now: evaluate the run again",
+            stacklevel=2,
+        )
 
 
 def _check_distinct(names: list[str]) -> None:

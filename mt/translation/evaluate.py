@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,13 @@ from mt.translation.results import (
     check_lines,
     check_replaces_only_its_own,
     kept_translations,
+    make_folder,
     read_record,
     read_texts,
     write_results,
 )
 from mt.translation.translator import Translator, load_translator
-from mt.versions import versions
+from mt.versions import program_sha256, versions
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Evaluation:
     translations_file: Path
     scores_file: Path | None
     reused: bool
+    target_language: str = "und"
 
     @property
     def bleu(self) -> Score:
@@ -104,7 +106,8 @@ def evaluate(
     program from the same checkpoint, settings and text are scored as they are. `progress` is called with the sentences
     translated and their total. `bleu_tokenizer` replaces the one that follows from the target language; `comet` is a
     COMET model's name or file. Raises ValueError, before the model is loaded, for files that are missing, empty or of
-    unequal length, and where NAME would replace what was made from other text.
+    unequal length, and where NAME would replace what was made from other text; before translating for an output_dir
+    that cannot be written; and where COMET fails, after all else was written.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir)
@@ -122,6 +125,7 @@ def evaluate(
     kept = {name: kept_translations(folder, name + suffix, made_by, texts[name].fingerprint) for name in corpora}
     missing = [name for name in corpora if kept[name] is None]
     translator = load_translator(run_dir, device, checkpoint, decode) if missing else None
+    make_folder(folder)
     total, done = sum(len(texts[name].sources) for name in missing), 0
     results = {}
     for name, (_, corpus, more_references) in corpora.items():
@@ -132,9 +136,7 @@ def evaluate(
         else:
             before = read_record(folder / f"{name + suffix}.json")
             translations, facts = kept[name], {key: before[key] for key in _FACTS}
-        scores = scorer.scores(translations, texts[name])
-        record = {
-            **{key: score.record() for key, score in scores.items()},
+        made = {
             "sentences": len(translations),
             "corpus": asdict(corpus),
             "more_references": more_references,
@@ -142,10 +144,12 @@ def evaluate(
             **made_by,
             **facts,
         }
-        record = write_results(folder, name + suffix, translations, record)
+        for scores in scorer.stages(translations, texts[name]):
+            found = {key: score.record() for key, score in scores.items()}
+            record = write_results(folder, name + suffix, translations, {**found, **made})
         files = folder / f"{name + suffix}.hyp.txt", folder / f"{name + suffix}.json"
-        reused = kept[name] is not None
-        results[name] = Evaluation(scores, translations, texts[name], scorer.tokenizer, record, *files, reused)
+        told = scorer.tokenizer, record, *files, kept[name] is not None, language
+        results[name] = Evaluation(scores, translations, texts[name], *told)
     return results
 
 
@@ -164,20 +168,26 @@ def evaluate_file(
     Raises ValueError, naming the files, where they are missing or differ in lines.
     """
     scorer = _Scorer(target_language, bleu_tokenizer, comet, str(resolve_device(device)))
-    translations, texts = read_files(hypotheses, references, source)
+    (translations,), texts = read_files([hypotheses], references, source)
     scorer.check(texts)
-    scores = scorer.scores(translations, texts)
-    return Evaluation(scores, translations, texts, scorer.tokenizer, {}, hypotheses, None, False)
+    *_, scores = scorer.stages(translations, texts)
+    return Evaluation(scores, translations, texts, scorer.tokenizer, {}, hypotheses, None, False, target_language)
 
 
-def read_files(hypotheses: Path, references: list[Path], source: Path | None) -> tuple[list[str], Texts]:
-    """Returns translations and their test set. Raises ValueError, naming both files, where they differ in lines."""
-    lines = {file: list(read_lines(file)) for file in [hypotheses, *references, *([source] if source else [])]}
-    for file in lines:
-        check_lines(hypotheses, len(lines[hypotheses]), file, len(lines[file]))
-    if not lines[hypotheses]:
-        raise ValueError(f"{hypotheses}: the file is empty")
-    return lines[hypotheses], Texts(lines[source] if source else None, [lines[file] for file in references])
+def read_files(hypotheses: list[Path], references: list[Path], source: Path | None) -> tuple[list[list[str]], Texts]:
+    """Returns the translations of each system and their test set; each file, which may be a pipe, is read once.
+
+    Raises ValueError, naming both files, where they differ in lines.
+    """
+    others = [*references, *([source] if source else [])]
+    lines = {file: list(read_lines(file)) for file in dict.fromkeys([*hypotheses, *others])}
+    for file in hypotheses:
+        for other in others:
+            check_lines(file, len(lines[file]), other, len(lines[other]))
+        if not lines[file]:
+            raise ValueError(f"{file}: the file is empty")
+    texts = Texts(lines[source] if source else None, [lines[file] for file in references])
+    return [lines[file] for file in hypotheses], texts
 
 
 class _Scorer:
@@ -197,12 +207,13 @@ class _Scorer:
         if self.comet and len(texts.references) > 1:
             raise ValueError(f"--comet: reads one reference, not {len(texts.references)}: leave one --reference")
 
-    def scores(self, translations: list[str], texts: Texts) -> dict[str, Score]:
+    def stages(self, translations: list[str], texts: Texts) -> Iterator[dict[str, Score]]:
+        """Yields the scores, and again with COMET's, whose program may fail when all else is there."""
         scores = score_with_intervals(translations, texts.references, self.language, self.given)
+        yield scores
         if self.comet:
             sides = texts.sources, translations, texts.references[0]
-            scores["comet"] = score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))
-        return scores
+            yield {**scores, "comet": score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))}
 
 
 _FACTS = ("truncated_sources", "unfinished_translations", "seconds")  # of a translation, as it happened
@@ -231,6 +242,7 @@ def _made_by(run_dir: Path, checkpoint: str, decode: DecodeConfig, device: str) 
         "decode": asdict(decode),
         "device": device,
         "versions": versions(),
+        "program": program_sha256(),
     }
 
 

@@ -31,7 +31,9 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def check_folder(path: Path) -> None:
-    """Raises FileNotFoundError where the folder of a file to write is missing: for asking before long work."""
+    """Raises OSError where a file to write is a folder or its own folder is missing: for asking before long work."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder, not a file to write")
     path = path.resolve()
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent} to write to")
@@ -45,9 +47,7 @@ def _open(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    if path.is_dir():
-        raise IsADirectoryError(f"{path}: is a folder, not a file to write")
-    if path.is_relative_to("/dev") or (path.exists() and not path.is_file()):
+    if path.is_relative_to("/dev") or (path.exists() and not path.is_file() and not path.is_dir()):
         with path.open("ab") as file:  # appending: /dev/stdout may be a file that holds something already
             yield file
         return

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt.checkpoint import load_config
+from mt.checkpoint import load_config, read_states
 from mt.data.corpus import read_corpora
 from mt.evaluation.curves import Chart, training_charts
 from mt.evaluation.details import FrequencyBucket, LengthBucket, by_frequency, by_length
@@ -44,7 +44,7 @@ def detail(result: Evaluation, run_dir: Path | None) -> Details:
     return Details(lengths, frequencies, missing)
 
 
-def evaluation_report(results: dict[str, Evaluation], details: dict[str, Details], run_dir: Path | None) -> str:
+def evaluation_report(results: dict[str, Evaluation], details: dict[str, Details], run_dir: Path | None) -> bytes:
     """Returns one page about evaluations, by the names of the test sets, and the run's training, where there is one."""
     sections = []
     for name, result in results.items():
@@ -63,26 +63,31 @@ def evaluation_report(results: dict[str, Evaluation], details: dict[str, Details
             )
         )
     if run_dir is None:
-        return render(f"Evaluation of {', '.join(results)}", "und", [], sections)
+        language = next(iter(results.values())).target_language
+        return render(f"Evaluation of {', '.join(results)}", language, [], sections)
     data = load_config(run_dir).data
     title = f"Evaluation of {run_dir} ({data.source_language} to {data.target_language})"
     return render(title, data.target_language, _charts(run_dir), sections)
 
 
-def comparison_report(compared: dict[str, ComparedSet]) -> str:
+def comparison_report(compared: dict[str, ComparedSet]) -> bytes:
     """Returns one page about comparisons, by the names of the test sets."""
     sections = []
     for name, one in compared.items():
         lists, signature = most_different(one.texts.sources, one.systems, one.texts.references)
         facts = {"Sentences": f"{len(one.texts.references[0]):,}", **_several(len(one.texts.references))}
         sections.append(Section(name, facts, comparisons=one.comparisons, chrf_signature=signature, lists=lists))
-    systems = next(iter(compared.values())).systems
-    return render(f"Comparison of {', '.join(systems)}", "und", [], sections)
+    first = next(iter(compared.values()))
+    return render(f"Comparison of {', '.join(first.systems)}", first.target_language, [], sections)
 
 
 def _charts(run_dir: Path) -> list[Chart]:
     log = run_dir / "log.jsonl"
-    return training_charts(log) if log.is_file() else []
+    if not log.is_file():
+        return []
+    found = [state.get("signatures") for state in read_states(run_dir).values()]
+    (*_, signatures) = [{}, *(one for one in found if isinstance(one, dict))]
+    return training_charts(log, signatures)
 
 
 def _facts(result: Evaluation) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ def read_record(file: Path) -> dict[str, Any] | None:
     return record if ours else None
 
 
+def make_folder(folder: Path) -> None:
+    """Makes the folder of results. Raises ValueError where nothing can be written there: now, not after translating."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot hold results ({error.strerror}): choose another --output-dir") from error
+
+
 def check_replaces_only_its_own(folder: Path, name: str, fingerprint: str) -> None:
     """Raises ValueError where a file of this name is not the result of an earlier evaluation on the same text."""
     scores_file, translations_file = folder / f"{name}.json", folder / f"{name}.hyp.txt"
@@ -91,8 +102,8 @@ def read_translations(folder: Path, name: str, record: dict[str, Any]) -> list[s
 def kept_translations(folder: Path, name: str, made_by: dict[str, Any], fingerprint: str) -> list[str] | None:
     """Returns the translations of an earlier evaluation, where translating again would give the same; else None.
 
-    The text and everything in made_by have to be equal: checkpoint, weights, search settings, device, versions. A
-    program whose files were changed since its commit never counts as the same.
+    The text and everything in made_by have to be equal: checkpoint, weights, search settings, device, versions, the
+    program's files. A program whose files were changed since its commit never counts as the same.
     """
     record = read_record(folder / f"{name}.json")
     known = made_by["weights"] is not None and not str(made_by["versions"]["git_commit"]).endswith("-dirty")
@@ -114,5 +125,6 @@ def write_results(folder: Path, name: str, translations: list[str], record: dict
     with open_output(folder / f"{name}.hyp.txt") as file:
         file.write(content)
     with open_output(folder / f"{name}.json") as file:
-        file.write((json.dumps(record, ensure_ascii=False, indent=2) + "\n").encode())
+        text = json.dumps(record, ensure_ascii=False, indent=2) + "\n"
+        file.write(text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8; JSON reads such escapes
     return record

@@ -12,11 +12,12 @@ import json, os, sys
 given = dict(zip(sys.argv[1::1], sys.argv[2::1]))
 if open(given["--model"]).read() != "weights" or os.environ["HF_HUB_OFFLINE"] != "1":
     sys.exit("first line\\nnot these weights")
-sides = [open(given[name], encoding="utf-8").readlines() for name in ("--sources", "--translations", "--references")]
+sides = [open(given[name]).readlines() for name in ("--sources", "--translations", "--references")]
 assert {{"--quiet", "--only_system"}} <= set(sys.argv) and given["--gpus"] in ("0", "1")
 assert len(set(map(len, sides))) == 1
 rows = [dict(src=s, mt=t, ref=r, COMET=len(t.strip()) / 10 + int(given["--gpus"])) for s, t, r in zip(*sides)]
-json.dump({{given["--translations"]: rows}}, open(given["--to_json"], "w"))
+text = json.dumps({{given["--translations"]: rows}})
+open(given["--to_json"], "w").write(os.environ.get("SCORES", text))
 print("translations\\tscore: 0.3")
 """
 
@@ -51,6 +52,24 @@ def test_its_failure_is_told(model: Path) -> None:
     (model / "checkpoints" / "model.ckpt").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="comet-score: failed with exit code 1: not these weights"):
         score_comet(find_comet(str(model)), ["a"], ["b"], ["c"])
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "[]", "{}", '{"a": []}', '{"a": [1]}', '{"a": [{"score": 1}]}', '{"a": [{"COMET": NaN}]}', '{"a": null}'],
+)
+def test_what_is_no_scores_is_told(model: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("SCORES", written)
+    with pytest.raises(ValueError, match="comet-score: wrote no number for each sentence: is it unbabel-comet 2"):
+        score_comet(find_comet(str(model)), ["a"], ["b"], ["c"])
+
+
+def test_the_locale_does_not_matter(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """comet-score opens its files without naming their encoding."""
+    monkeypatch.setenv("PYTHONCOERCECLOCALE", "0")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    monkeypatch.setenv("LC_ALL", "C")
+    assert score_comet(find_comet(str(model)), ["a"], ["绿茶"], ["c"]).value == pytest.approx(0.2)
 
 
 def test_a_missing_program_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

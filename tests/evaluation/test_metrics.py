@@ -18,7 +18,7 @@ def without_mecab(monkeypatch):
         monkeypatch.delitem(sys.modules, f"sacrebleu.tokenizers.tokenizer_{code}_mecab", raising=False)
 
 
-@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_Hans", "ZH"])
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_Hans", "ZH", "lzh"])
 def test_chinese_is_scored_by_character(language):
     scores = score_corpus(ZH_HYPOTHESES, ZH_REFERENCES, language)
     assert scores["bleu"].value == pytest.approx(56.23, abs=0.005)
@@ -85,6 +85,14 @@ def test_plain_text_gives_no_warning():
 def test_chinese_scored_by_western_words_gives_a_warning():
     with pytest.warns(UserWarning, match="'en' is scored with tok:13a, .*target_language=zh or ja"):
         assert score_corpus(["我爱中国的茶。"], ["我爱中国的茶。"], "en")["bleu"].value == 0.0
+
+
+@pytest.mark.parametrize("text", ["ฉันดื่มชาเขียวทุกเช้า", "ខ្ញុំផឹកតែបៃតង", "ကျွန်တော် လက်ဖက်ရည်သောက်တယ်", "ང་ཚོས་ཇ་འཐུང་གི་ཡོད།"])
+def test_scripts_without_spaces_give_a_warning(text):
+    with pytest.warns(UserWarning, match="script without spaces .* --bleu-tokenizer char"):
+        assert score_corpus([text], [text], "und")["bleu"].signature.count("tok:13a") == 1
+    with warnings.catch_warnings(action="error"):
+        assert score_corpus([text], [text], "und", tokenizer="char")["bleu"].value == pytest.approx(100)
 
 
 def test_different_lengths_and_nothing_are_refused():

@@ -32,7 +32,7 @@ def page() -> lxml.html.HtmlElement:
         lists=[*lists, *more],
     )
     charts = [chart("Loss <y>", "note <z>", {"training": [(1, 2.0), (9, 1.0)], "validation": [(9, 1.5)]})]
-    return lxml.html.document_fromstring(render("Report <t>", "en", charts, [section]))
+    return lxml.html.document_fromstring(render("Report <t>", "en", charts, [section]).decode())
 
 
 def test_texts_are_escaped(page: lxml.html.HtmlElement) -> None:

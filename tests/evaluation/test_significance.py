@@ -80,6 +80,17 @@ def test_the_same_translations_do_not_differ(text) -> None:
     assert (one.difference, one.p_bootstrap, one.p_randomisation) == (0.0, 1.0, 1.0)
 
 
+@pytest.mark.parametrize(("unlike", "smallest"), [(1, 1.0), (2, 0.5), (4, 0.125)])
+def test_few_sentences_that_differ_show_little(text, unlike: int, smallest: float) -> None:
+    """All or none of them exchanged are the systems themselves: sacreBLEU leaves that out, and says p = 0.0001."""
+    systems, references = text
+    better = [*references[:unlike], *systems["first"][unlike:]]
+    rows = compare_systems({"first": systems["first"], "better": better}, [references], "en")
+    compared = [one for one in rows if one.difference is not None]
+    assert len(compared) == 4 and all(one.difference for one in compared)
+    assert all(smallest <= one.p_randomisation < smallest + 0.001 or one.p_randomisation == 1 for one in compared)
+
+
 def test_one_system_and_other_lengths_are_refused(text) -> None:
     systems, references = text
     with pytest.raises(ValueError, match="at least two systems"):

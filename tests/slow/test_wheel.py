@@ -10,6 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+def packaged() -> list[Path]:
+    """Returns the files of the package that are no Python."""
+    files = [file.relative_to(ROOT) for file in (ROOT / "mt").rglob("*") if file.is_file()]
+    return [file for file in files if file.suffix not in (".py", ".pyc")]
+
+
 @pytest.mark.slow
 def test_an_installed_wheel_composes(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), str(ROOT)]
@@ -20,3 +26,5 @@ def test_an_installed_wheel_composes(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert shown.stdout.split() == [str(tmp_path / "mt" / "configs"), "multi30k_en_de"]
+    missing = [file for file in packaged() if not (tmp_path / file).is_file()]
+    assert missing == [], "what mt reads beside its Python files, such as evaluation/report.html"

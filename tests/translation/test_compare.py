@@ -1,6 +1,8 @@
 """mt.translation.compare: which results of runs belong together, and what is refused."""
 
 import json
+import os
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -80,6 +82,17 @@ def test_files_of_other_lengths_are_refused_naming_both(tmp_path: Path) -> None:
         compare_files([files[0], files[0]], [files[2]])
 
 
+def test_each_file_is_read_once(tmp_path: Path) -> None:
+    """References may come from a pipe, such as <(zcat r.gz)."""
+    files = [write_lines(tmp_path / name, REFERENCES) for name in "ab"]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=write_lines, args=(pipe, REFERENCES), daemon=True)
+    writer.start()
+    found = compare_files(files, [pipe], target_language="de")
+    assert found.texts.references == [REFERENCES] and found.target_language == "de"
+
+
 def test_what_changed_since_the_evaluation_is_refused(tmp_path: Path) -> None:
     a, b = evaluated(tmp_path / "a", 9), evaluated(tmp_path / "b", 1)
     translations = b / "results" / "main.hyp.txt"
@@ -91,6 +104,23 @@ def test_what_changed_since_the_evaluation_is_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "12.de", [*REFERENCES[:-1], "neu"])
     with pytest.raises(ValueError, match="main: its files were changed after .*/a was evaluated"):
         compare_runs([a, b])
+
+
+def test_results_of_a_run_that_was_trained_on_give_a_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    names = ("main", "main.last", "main.step_00000001")
+    a, b = evaluated(tmp_path / "a", 9, names), evaluated(tmp_path / "b", 1, names)
+    for name in names:
+        file = a / "results" / f"{name}.json"
+        file.write_text(json.dumps({**json.loads(file.read_bytes()), "checkpoint": "step_00000001"}))
+    compare_runs([a, b])
+    assert not recwarn.list, "whose checkpoints were removed may be compared"
+    for step, pointers in ((1, ("best", "last")), (2, ("last",))):
+        (a / "checkpoints" / f"step_{step:08d}").mkdir(parents=True)
+        for pointer in pointers:
+            (a / "checkpoints" / f"{pointer}.json").write_text(json.dumps({"checkpoint": f"step_{step:08d}"}))
+    compare_runs([a, b])
+    (warned,) = recwarn.list
+    assert "main.last.json is of step_00000001, but last is step_00000002 by now" in str(warned.message)
 
 
 def test_a_run_without_results_is_named(tmp_path: Path) -> None:

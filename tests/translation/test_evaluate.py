@@ -182,6 +182,10 @@ def test_whatever_is_not_the_same_is_translated_again(
         monkeypatch.setattr("mt.translation.evaluate.versions", lambda made=versions: made)
         assert sentences_translated() == 12
     assert sentences_translated() == 12, "who changed the program may have changed its translations"
+    monkeypatch.setattr("mt.translation.evaluate.versions", lambda: {"mt": "2", "git_commit": None})
+    assert (sentences_translated(), sentences_translated()) == (12, 0)
+    monkeypatch.setattr("mt.translation.evaluate.program_sha256", lambda: "other files, without a commit to tell")
+    assert (sentences_translated(), sentences_translated()) == (12, 0)
 
 
 def test_several_references_are_one_test_set(run_dir: Path, tmp_path: Path) -> None:
@@ -227,6 +231,31 @@ def test_comet_is_one_more_score_where_it_can_be(
         evaluate_file(file, [file], comet="m")
     with pytest.raises(ValueError, match="--comet: reads one reference, not 2"):
         evaluate_file(file, [file, file], file, comet="m")
+
+
+def test_where_comet_fails_all_else_is_kept(
+    run_dir: Path, tmp_path: Path, translated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*sides: object, on_gpu: bool) -> Score:
+        raise ValueError("comet-score: failed")
+
+    monkeypatch.setattr("mt.translation.evaluate.find_comet", lambda model: model)
+    monkeypatch.setattr("mt.translation.evaluate.score_comet", fail)
+    with pytest.raises(ValueError, match="comet-score: failed"):
+        evaluate(run_dir, output_dir=tmp_path, comet="m")
+    record = json.loads((tmp_path / "spring.json").read_bytes())
+    assert len(translated) == 5 and "bleu" in record and "comet" not in record
+    results = evaluate(run_dir, output_dir=tmp_path)
+    assert results["spring"].reused and len(translated) == 12
+
+
+def test_a_folder_that_cannot_hold_results_is_refused_before_translating(
+    run_dir: Path, tmp_path: Path, translated: list[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"/file: cannot hold results \(File exists\): choose another --output-dir"):
+        evaluate(run_dir, output_dir=tmp_path / "file")
+    assert translated == []
 
 
 def test_progress_counts_over_all_corpora(run_dir: Path, tmp_path: Path) -> None:
