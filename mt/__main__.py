@@ -12,12 +12,11 @@ from mt.commands.app import app
 
 USER_ERROR = 2
 INTERRUPTED = 130  # 128 + SIGINT
-NO_READER = 141  # 128 + SIGPIPE
 _UsageError = typer.BadParameter.__base__  # of the command line as such; typer gives it no name of its own
 
 
 def main() -> None:
-    """Runs a command. Exits with 2 for an error that the user can mend, 130 after Ctrl-C, 141 if nobody reads on."""
+    """Runs a command. Exits with 2 for an error that the user can mend, 130 after Ctrl-C."""
     warnings.showwarning = _show_warning
     try:
         code = app(standalone_mode=False)  # an exit code where a command ended early, such as --help's 0
@@ -25,9 +24,6 @@ def main() -> None:
     except _UsageError as error:
         print(f"error: {_describe_usage(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
-    except BrokenPipeError:  # who reads our output has seen enough, as head has after ten lines
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
-        sys.exit(NO_READER)
     except (ValueError, OSError) as error:  # OSError: a file that is missing or closed to us, a full disk
         _report(_describe(error))
         sys.exit(USER_ERROR)

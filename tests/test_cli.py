@@ -14,6 +14,7 @@ import mt
 from mt.__main__ import main
 from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
+from mt.model.layout import Layout
 from mt.model.transformer import Transformer
 from mt.tokenizer import train_tokenizers
 
@@ -228,7 +229,11 @@ def test_a_broken_document_leaves_the_old_output(run_mt, run_dir: Path, tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"a.tmx", "b.tmx", ".stdin"}
 
 
-@pytest.mark.parametrize("data", [gzip.compress(b"the dog\n" * 9)[:-9], gzip.compress(b"\n")[:10] + b"\xff", b"no gz"])
+@pytest.mark.parametrize(
+    "data",
+    [gzip.compress(b"the dog\n" * 9)[:-9], gzip.compress(b"\n")[:10] + b"\xff", b"no gz"],
+    ids=["cut off", "damaged", "no gz"],  # gzip writes the time, which would be in the test's name
+)
 def test_a_damaged_gz_is_named(run_mt, run_dir: Path, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.txt.gz").write_bytes(data)
     code, out, err = run_mt("translate", run_dir, "--protect", "--input", "a.txt.gz")
@@ -423,30 +428,30 @@ def test_python_api_names_the_version() -> None:
         mt.nothing  # noqa: B018
 
 
-def test_scores_of_given_translations_are_those_of_the_search(run_mt, run_dir, tmp_path):
+def test_scores_of_given_translations_are_those_of_the_model(run_mt, run_dir, tmp_path):
     (tmp_path / "source").write_text("the old ox sees me\n\nthe big cat sees us\n")
-    code, out, _ = run_mt("translate", run_dir, "--input", "source", "--json", "--details")
-    assert code == 0
-    found = [json.loads(line)["translations"][0] for line in out.splitlines()]
-    found = [one for one in found if one["text"]]
-    (tmp_path / "target").write_text("".join(f"{text}\n" for text in (found[0]["text"], "us", found[1]["text"])))
+    (tmp_path / "target").write_text("me\nus\nthe big ox\n")
     code, out, err = run_mt("score", run_dir, "--source", "source", "--target", "target", "--json")
     assert code == 0 and "perplexity" in err
     first, empty, last = map(json.loads, out.splitlines())
     assert (empty["log_probability"], empty["tokens"], empty["pieces"]) == (0, 0, [])
-    for one, own in zip((first, last), found, strict=True):
-        assert one["pieces"] and len(one["log_probabilities"]) == one["tokens"] == len(one["pieces"]) + 1
+    translator = mt.load(run_dir)
+    model, sides = translator.model, translator.tokenizers
+    for one, source, target in ((first, "the old ox sees me", "me"), (last, "the big cat sees us", "the big ox")):
+        ids = [*sides.target.encode([target])[0], 3]
+        inputs = torch.tensor([*sides.source.encode([source])[0], 3]), torch.tensor([2, *ids[:-1]])
+        layouts = [Layout.from_lengths([len(stream)]) for stream in inputs]
+        with torch.no_grad():
+            logits = model.logits(model(inputs[0], layouts[0], inputs[1], layouts[1]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(ids), reduction="sum")
+        assert one["log_probability"] == pytest.approx(-float(loss), abs=1e-3)
+        assert len(one["log_probabilities"]) == one["tokens"] == len(ids) == len(one["pieces"]) + 1
         assert one["log_probability"] == pytest.approx(sum(one["log_probabilities"]))
-        if one["pieces"] == own["pieces"]:
-            assert one["log_probabilities"][: len(own["pieces"])] == pytest.approx(
-                own["log_probabilities"][:-1], abs=1e-4
-            )
     code, out, _ = run_mt("score", run_dir, "--source", "source", "--target", "target")
     columns = [line.split(b"\t") for line in out.splitlines()]
-    assert [float(c[0]) for c in columns] == pytest.approx(
-        [one["log_probability"] for one in (first, empty, last)], abs=1e-4
-    )
-    assert [int(c[1]) for c in columns] == [first["tokens"], 0, last["tokens"]]
+    expected = [one["log_probability"] for one in (first, empty, last)]
+    assert [float(column[0]) for column in columns] == pytest.approx(expected, abs=1e-4)
+    assert [int(column[1]) for column in columns] == [first["tokens"], 0, last["tokens"]]
 
 
 def test_scoring_refuses_sides_of_unequal_length_and_leaves_no_file(run_mt, run_dir, tmp_path):

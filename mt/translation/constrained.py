@@ -124,7 +124,7 @@ def _advance(
             end(partial, partial.tokens, False)
         elif partial.tokens[-1] != EOS_ID:
             going_on.append(partial)
-        elif complete < sentence.width or length == sentence.limit:
+        elif complete < sentence.width or (length == sentence.limit and sentence.phrases):
             end(partial, partial.tokens[:-1], True)
         complete += not partial.missing
     kept = _share_out(going_on, len(sentence.phrases), sentence.width)

@@ -80,33 +80,39 @@ class Forbidden:
         self.texts, self.piece_bytes = [(text.encode(), in_word(text[0])) for text in texts], piece_bytes
         self.longest = max((len(text) for text, _ in self.texts), default=0)
         self._beginnings = {text[:end] for text, _ in self.texts for end in range(1, len(text))}
-        self._completing: dict[bytes, list[int]] = {}  # by what matters of the text before
+        self._completing: dict[tuple[bytes, bytes], list[int]] = {}  # by what matters of the text before
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
         recent = prefixes[:, max(0, prefixes.shape[1] - self.longest - _CHARACTER_BYTES) :].tolist()
         for row, tokens in enumerate(recent):
-            tail = self._tail(b"".join(self.piece_bytes[token] for token in tokens))
-            if tail not in self._completing:
+            behind, tail = key = self._tail(b"".join(self.piece_bytes[token] for token in tokens))
+            if key not in self._completing:
+                before = behind + tail
                 pieces = enumerate(self.piece_bytes)
-                self._completing[tail] = [t for t, piece in pieces if self.in_text(tail + piece, len(tail))]
-            log_probs[row, self._completing[tail]] = -torch.inf
+                self._completing[key] = [
+                    t for t, piece in pieces if self.in_text(before + piece, len(before), len(behind))
+                ]
+            log_probs[row, self._completing[key]] = -torch.inf
 
-    def in_text(self, written: bytes, old: int = 0) -> bool:
-        """Returns whether a text stands in what is written, of which the first `old` bytes are no news."""
+    def in_text(self, written: bytes, old: int = 0, first: int = 0) -> bool:
+        """Returns whether a text stands in what is written, of which the first `old` bytes are no news.
+
+        It begins at byte `first` or later.
+        """
         for text, begins_word in self.texts:
-            place = written.find(text, max(0, old - len(text) + 1))
+            place = written.find(text, max(first, old - len(text) + 1))
             while place >= 0:
                 if not (begins_word and _ends_in_word(written[:place])):
                     return True
                 place = written.find(text, place + 1)
         return False
 
-    def _tail(self, written: bytes) -> bytes:
-        """Returns the longest end that begins a text, or nothing; behind a letter if it stands behind one."""
+    def _tail(self, written: bytes) -> tuple[bytes, bytes]:
+        """Returns a letter if there is one before it, else nothing, and the longest end that begins a text."""
         place = max(0, len(written) - self.longest + 1)
         while place < len(written) and written[place:] not in self._beginnings:
             place += 1
-        return (b"a" if _ends_in_word(written[:place]) else b"") + written[place:]
+        return b"a" if _ends_in_word(written[:place]) else b"", written[place:]
 
 
 def _ends_in_word(written: bytes) -> bool:
