@@ -171,61 +171,81 @@ def train_marian(arguments: argparse.Namespace, shape: Shape, clock: UpdateClock
     Batches of similar lengths, torch's fused attention and AdamW, and logits for real target tokens only.
     """
     import torch
-    from torch.nn.functional import cross_entropy, linear
-    from transformers import MarianConfig, MarianMTModel
 
     torch.manual_seed(SEED)
     vocabulary_size = len((arguments.work / "corpus" / "vocabulary.txt").read_text().splitlines())
+    sides = []
+    for name in ("train.source", "train.target"):
+        lines = (arguments.work / "corpus" / name).read_text().splitlines()
+        sides.append([[int(word[1:]) for word in line.split(" ")] for line in lines])
+    model = marian_model(shape, vocabulary_size, shape.dropout)
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, BETAS, weight_decay=0.0, fused=True)
+    batches = similar_lengths(list(zip(*sides, strict=True)), arguments.batch_tokens)
+    for _ in range(arguments.updates + 1):
+        batch = marian_batch(next(batches))
+        source, _, target = batch
+        real = sum(int((side != PAD_ID).sum()) for side in (source, target))
+        clock.begin(real, source.numel() + target.numel(), len(source))
+        marian_update(model, optimizer, batch)
+
+
+def marian_model(shape: Shape, vocabulary_size: int, dropout: float):  # noqa: ANN201
+    """Returns a MarianMTModel to train, with one table for source, target and output."""
+    from transformers import MarianConfig, MarianMTModel
+
     config = MarianConfig(
         vocab_size=vocabulary_size, d_model=shape.d_model, max_position_embeddings=512, activation_function="relu",
         encoder_layers=shape.layers, encoder_attention_heads=shape.heads, encoder_ffn_dim=shape.d_ff,
         decoder_layers=shape.layers, decoder_attention_heads=shape.heads, decoder_ffn_dim=shape.d_ff,
-        dropout=shape.dropout, attention_dropout=0.0, activation_dropout=0.0, scale_embedding=True,
+        dropout=dropout, attention_dropout=0.0, activation_dropout=0.0, scale_embedding=True,
         share_encoder_decoder_embeddings=True, tie_word_embeddings=True, use_cache=False, attn_implementation="sdpa",
         pad_token_id=PAD_ID, bos_token_id=BOS_ID, eos_token_id=EOS_ID, decoder_start_token_id=BOS_ID,
     )  # fmt: skip
     model = MarianMTModel(config)
     if model.lm_head.weight is not model.model.shared.weight:
         raise ValueError("MarianMTModel: the output table is not tied to the embeddings")
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, BETAS, weight_decay=0.0, fused=True)
-    batches = marian_batches(arguments)
-    for _ in range(arguments.updates + 1):
-        pairs = next(batches)
-        source = padded([[*source, EOS_ID] for source, _ in pairs])
-        target_input = padded([[BOS_ID, *target] for _, target in pairs])
-        target_output = padded([[*target, EOS_ID] for _, target in pairs])
-        real = target_output != PAD_ID
-        mask = source != PAD_ID
-        clock.begin(int(mask.sum()) + int(real.sum()), source.numel() + target_output.numel(), len(pairs))
-        # padding lies behind every real target token, so the decoder's causal mask is all it needs
-        output = model.model(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target_input)
-        logits = linear(output.last_hidden_state[real], model.lm_head.weight)
-        loss = cross_entropy(logits, target_output[real], label_smoothing=LABEL_SMOOTHING)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-        optimizer.step()
-        loss.item()  # what a log would read
+    return model.train()
 
 
-def marian_batches(arguments: argparse.Namespace) -> Iterator[list[tuple[list[int], list[int]]]]:
+def marian_batch(pairs: list[tuple[list[int], list[int]]]):  # noqa: ANN201
+    """Returns source, decoder input and target, each an int64 tensor [pairs, longest] filled up with padding."""
+    source = padded([[*source, EOS_ID] for source, _ in pairs])
+    target_input = padded([[BOS_ID, *target] for _, target in pairs])
+    return source, target_input, padded([[*target, EOS_ID] for _, target in pairs])
+
+
+def marian_update(model, optimizer, batch) -> float:  # noqa: ANN001
+    """Trains on one batch. Returns its loss in nats per target token, smoothed, as a log would read it."""
+    import torch
+    from torch.nn.functional import cross_entropy, linear
+
+    source, target_input, target = batch
+    real, mask = target != PAD_ID, source != PAD_ID
+    # padding lies behind every real target token, so the decoder's causal mask is all it needs
+    output = model.model(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target_input)
+    logits = linear(output.last_hidden_state[real], model.lm_head.weight)
+    loss = cross_entropy(logits, target[real], label_smoothing=LABEL_SMOOTHING)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+    optimizer.step()
+    return loss.item()
+
+
+def similar_lengths(
+    pairs: list[tuple[list[int], list[int]]], batch_tokens: int
+) -> Iterator[list[tuple[list[int], list[int]]]]:
     """Yields batches of id pairs without end: sorted by length in shuffled pools, the budget includes padding."""
     generator = random.Random(SEED)
-    sides = []
-    for name in ("train.source", "train.target"):
-        lines = (arguments.work / "corpus" / name).read_text().splitlines()
-        sides.append([[int(word[1:]) for word in line.split(" ")] for line in lines])
-    pairs = list(zip(*sides, strict=True))
     while True:
         generator.shuffle(pairs)
         batches, pool, tokens = [], [], 0
         for number, pair in enumerate(pairs, start=1):
             pool.append(pair)
             tokens += max(map(len, pair)) + 1
-            if tokens >= POOL_BATCHES * arguments.batch_tokens or number == len(pairs):
+            if tokens >= POOL_BATCHES * batch_tokens or number == len(pairs):
                 pool.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
-                batches += cut(pool, arguments.batch_tokens)
+                batches += cut(pool, batch_tokens)
                 pool, tokens = [], 0
         generator.shuffle(batches)
         yield from batches

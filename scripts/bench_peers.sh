@@ -29,5 +29,5 @@ make_environment() { # name, requirements
 # the last of the first two lines are imported by them, but not among their requirements
 make_environment joeynmt torch==2.13.0 joeynmt==2.3.0 importlib_metadata==10.2.0
 make_environment eole torch==2.13.0 eole==0.6.4 aiohttp==3.14.5
-make_environment marian torch==2.13.0 transformers==5.24.0
+make_environment marian torch==2.13.0 transformers==5.24.0 sentencepiece==0.2.3 sacrebleu==2.6.0
 exec "$mt_python" "$here/bench_rounds.py" "$@"

@@ -186,6 +186,6 @@ def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None
     busy = os.getloadavg()[0] if trainer.device.type == "cpu" and hasattr(os, "getloadavg") else 0.0
     if busy > 0.75 * torch.get_num_threads():
         monitor.message(
-            f"warning: this machine is busy (load {busy:.1f}): training may be several times slower; "
-            "OMP_WAIT_POLICY=PASSIVE in the environment bears other work better"
+            f"warning: this machine is busy (load {busy:.1f}): training shares its cores with other work, and a "
+            "limit of minutes will hold fewer updates"
         )
