@@ -34,7 +34,10 @@ test-folders: venv  ## commands started in odd folders (minutes)
 	$(BIN)/python -m pytest -m slow tests/slow/test_working_folder.py tests/slow/test_wheel.py
 
 test-recipes: venv  ## every command of docs/recipes.md on a dozen pairs (minutes)
-	$(BIN)/python -m pytest tests/test_recipes.py
+	$(BIN)/python -m pytest -m slow tests/test_recipes.py
+
+test-long: venv  ## the tests beside the fast ones that take ten seconds or more each: lost ranks, other signals (minutes)
+	$(BIN)/python -m pytest -m slow tests --ignore tests/slow
 
 coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
 	$(BIN)/python -m pytest -q -m "not slow" --cov=mt --cov-report=term-missing:skip-covered
@@ -63,4 +66,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes coverage bench-train gpu-check lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes test-long coverage bench-train gpu-check lint format clean

@@ -12,6 +12,7 @@ import pytest
 
 from mt.__main__ import main
 
+pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
 SMALL = {
     "device": "cpu", "model.d_model": 16, "model.d_ff": 32, "model.n_heads": 2, "model.encoder_layers": 1,

@@ -66,7 +66,8 @@ def test_every_separator_is_unprintable_and_so_found() -> None:
     separators = [chr(i) for i in range(0x110000) if room._SEPARATORS.match(chr(i))]
     assert len(separators) == 32 + 33 + 2 + 2048
     assert not any(separator.isprintable() for separator in separators)
-    assert room._without_separators(["a\u3000b\0", "tea\u2028", "茶 x"]) == ["a\u3000b ", "tea ", "茶 x"]
+    texts = ["a\u3000b\0", "tea\u2028", "茶 x"]
+    assert [room.without_separators(text) for text in texts] == ["a\u3000b ", "tea ", "茶 x"]
 
 
 def test_no_piece_holds_a_separator() -> None:

@@ -36,6 +36,7 @@ def test_kernels_and_speed():
     assert result["tokens_per_second"] > 0
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_named_and_costs_only_the_parts_that_need_it():
     command, environment = [sys.executable, "-c", WITHOUT_PACKAGES], {"PYTHONPATH": ".", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)

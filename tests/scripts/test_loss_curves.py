@@ -39,6 +39,7 @@ def test_every_part_of_ours_follows_the_plain_path(tmp_path, capsys):
     assert largest[1] > 0 and largest[2] > 0 and largest[4] > 0  # these columns are not the plain path again
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:tokenizer")
 def test_with_dropout_the_masks_make_the_difference(tmp_path, capsys):
     names, (_, _, largest) = curves_table(tmp_path, capsys, dropout=0.3, updates=3)

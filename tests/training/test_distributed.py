@@ -120,6 +120,7 @@ def test_two_ranks_equal_one_process(corpus, alone, tmp_path):
     assert epochs > 1 and epochs % 1 > 0  # the smaller last update of an epoch was among them
 
 
+@pytest.mark.slow
 def test_fewer_batches_than_ranks(corpus, tmp_path):
     more = [f"data.train.main.path={corpus / 'tiny.tsv'}", "trainer.max_epochs=2", "trainer.max_steps=null"]
     code, output = finish(start(corpus, tmp_path / "run", 2, *more, "trainer.batch_tokens=1000"), 60)
@@ -129,6 +130,7 @@ def test_fewer_batches_than_ranks(corpus, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_others_and_the_same_command_goes_on(corpus, alone, tmp_path):
     run_dir = tmp_path / "run"
     more = ["trainer.accumulate_batches=2", "trainer.ema_decay=0.9", "trainer.save_every_steps=3"]
@@ -144,6 +146,7 @@ def test_a_killed_rank_ends_the_others_and_the_same_command_goes_on(corpus, alon
     assert largest_difference(alone, run_dir) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_hanging_rank_is_named_within_the_time_allowed(corpus, tmp_path):
     run_dir = tmp_path / "run"
     process = start(corpus, run_dir, 2, "trainer.max_steps=100000", "trainer.distributed_timeout_seconds=2")

@@ -157,6 +157,7 @@ def test_nothing_is_translated_twice_in_the_same_way(run_dir: Path, tmp_path: Pa
     assert again["spring"].record["seconds"] == first["spring"].record["seconds"]
 
 
+@pytest.mark.slow
 def test_whatever_is_not_the_same_is_translated_again(
     run_dir: Path, tmp_path: Path, translated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
