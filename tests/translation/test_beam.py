@@ -1,13 +1,13 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from mt.tokenizer import EOS_ID
 from mt.translation.beam import beam_search
 from mt.translation.rules import NoRepeatedNgram
+from tests.translation.table_models import TableModel, random_log_probs
 
 X, Y, Z, W, V = 4, 5, 6, 7, 8
 SHORT_OR_LONG = {
@@ -21,34 +21,6 @@ SHORT_OR_LONG = {
 }
 
 
-class Prefixes:
-    """The state of a table model: the sentence and the prefix of each row."""
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    def select(self, rows):
-        self.rows = [self.rows[row] for row in rows.tolist()]
-
-
-class TableModel:
-    """log_probs(sentence, prefix) -> [V] for sentences named by `memory`."""
-
-    def __init__(self, log_probs):
-        self.log_probs, self.rows_seen = log_probs, 0
-
-    def start(self, memory, layout, beam_size):
-        return Prefixes([(sentence, None) for sentence in memory.tolist() for _ in range(beam_size)])
-
-    def step(self, tokens, state):
-        state.rows = [
-            (sentence, () if prefix is None else (*prefix, token))
-            for (sentence, prefix), token in zip(state.rows, tokens.tolist(), strict=True)
-        ]
-        self.rows_seen += len(state.rows)
-        return torch.stack([self.log_probs(*row) for row in state.rows])
-
-
 def from_table(table, vocabulary_size=9):
     def log_probs(sentence, prefix):
         row = torch.full((vocabulary_size,), -math.inf)
@@ -57,16 +29,6 @@ def from_table(table, vocabulary_size=9):
         return row
 
     return TableModel(log_probs)
-
-
-def random_log_probs(seed, vocabulary_size, sharpness=1.0):
-    """A table drawn anew for each sentence and prefix; <unk> and its like are as likely as any other token."""
-
-    def log_probs(sentence, prefix):
-        generator = np.random.default_rng([seed, sentence, *prefix])
-        return torch.tensor(generator.normal(size=vocabulary_size) * sharpness, dtype=torch.float32).log_softmax(0)
-
-    return log_probs
 
 
 def search(
