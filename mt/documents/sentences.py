@@ -4,12 +4,13 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from mt.languages import WITHOUT_SPACES, primary_language
+
 _WINDOW_CHARACTERS = 4000  # the segmenter takes quadratic time where quotation marks or Chinese sentences are many
 _WIDE_STOP = re.compile(r"(?<=[。！？])(?=[^\s。！？…”’」』）】》〉〕)\]])")  # sentencex does not cut before a digit
 # Clause punctuation that may end a part of a sentence that is too long.
 _CLAUSE_END = re.compile(r"(?<=[,;:)—])(?=\s)|(?<=[，；：、。！？،؛।])")
 _WORD_START = re.compile(r"(?<=\s)(?=\S)")
-WITHOUT_SPACES = {"zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}  # between words and between sentences
 
 
 def split_sentences(text: str, language: str) -> list[str]:
@@ -68,11 +69,6 @@ def space_between(before: str, space: str, after: str, source_language: str, tar
     if from_spaceless and not to_spaceless and not wide and not space:
         return "" if before[-1] in "([" or after[0] in ",.;:!?)]" else " "
     return space
-
-
-def primary_language(code: str) -> str:
-    """Returns the language of a code without script and country: zh of zh_CN and zh-Hans."""
-    return re.split("[-_]", code.strip().lower())[0]
 
 
 def is_wide(character: str) -> bool:

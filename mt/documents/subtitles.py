@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from mt.documents.content import Edit, decode, edited, encode, line_of
 from mt.documents.protection import Code, Text, merged
-from mt.documents.sentences import WITHOUT_SPACES, is_wide, primary_language
+from mt.documents.sentences import is_wide
 from mt.documents.texts import TextTranslator
+from mt.languages import WITHOUT_SPACES, primary_language
 
 _TIME = r"(?:\d{1,6}:)?\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t][^\r\n]*)?")

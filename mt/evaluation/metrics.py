@@ -14,14 +14,13 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import estimate_ci
 
 from mt.evaluation.resampling import RESAMPLES, Sample, sample
+from mt.languages import CHINESE, JAPANESE, WITHOUT_SPACES, primary_language
 
 CJK = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"  # kana and Han characters: written without spaces
 _SPACED_CJK = re.compile(f"{CJK} +(?={CJK})")
 _PIECE_MARKS = re.compile("\u2581|@@( |$)")  # of SentencePiece and of subword-nmt
 _SPACED_STOP = re.compile(r" [.。]$")
 _SOUTH_EAST_ASIAN = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]"  # Thai, Lao, Tibetan, Burmese, Khmer
-_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh")
-_JAPANESE = ("ja", "jpn")
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ def make_metrics(
     chosen = tokenizer or bleu_tokenizer(target_language)
     if tokenizer is None and chosen == "13a":
         _warn_if_uncut(references[0], target_language)
-    by_character = chosen in ("zh", "ja-mecab") or _primary(target_language) in (*_CHINESE, *_JAPANESE)
+    by_character = chosen in ("zh", "ja-mecab") or primary_language(target_language) in WITHOUT_SPACES
     makers = {
         "bleu": lambda: make_bleu(chosen, references),
         "chrf": lambda: CHRF(references=references),
@@ -171,20 +170,15 @@ def _warn_if_uncut(references: list[str], language: str) -> None:
             warnings.warn(f"most references are {remedy}", stacklevel=4)
 
 
-def _primary(language: str) -> str:
-    """Returns the language of a code without its region or script."""
-    return re.split("[-_]", language.strip().lower())[0]
-
-
 def bleu_tokenizer(language: str) -> str:
     """Returns the name of the sacreBLEU tokenizer for a language code such as zh, zh-CN, zh_Hans, ja or de.
 
     Japanese and Korean fall back to characters, with a warning, where their MeCab is not installed.
     """
-    language = _primary(language)
-    if language in _CHINESE:
+    language = primary_language(language)
+    if language in CHINESE:
         return "zh"
-    for code, names in {"ja": _JAPANESE, "ko": ("ko", "kor")}.items():
+    for code, names in {"ja": JAPANESE, "ko": ("ko", "kor")}.items():
         if language in names:
             try:
                 BLEU(tokenize=f"{code}-mecab")

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.documents.sentences import WITHOUT_SPACES, primary_language
+from mt.languages import WITHOUT_SPACES, primary_language
 from mt.tokenizer import Tokenizer
 
 _NO_SPACES = re.compile(
