@@ -77,8 +77,5 @@ def _scored(translator: "Translator", pairs: Iterator[tuple[str, str]]) -> Itera
                 "log_probability": view.total if view else 0.0,
                 "tokens": len(view.log_probs) if view else 0,
                 "truncated": len(source_ids) > limits[0] or len(target_ids) > limits[1],
-                "source_pieces": sides.source.pieces(source_ids[: limits[0]]) if view else [],
-                "pieces": sides.target.pieces(target_ids[: limits[1]]) if view else [],
-                "log_probabilities": view.log_probs if view else [],
-                "alignment": " ".join(f"{s}-{t}" for s, t in view.alignment()) if view else "",
+                **translator.details(source_ids, target_ids, view),
             }

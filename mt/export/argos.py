@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from mt.config import ModelConfig
+from mt.export.transformers_model import NEVER
 from mt.tokenizer import TokenizerPair
 from mt.versions import mt_version
 
-NEVER = -1e9  # a logit that leaves nothing of a probability
 BEAMS, LENGTH_PENALTY = 4, 0.2  # of Argos Translate
 SUFFIX = ".argosmodel"
 

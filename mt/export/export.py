@@ -171,11 +171,7 @@ def _to_ctranslate2(
     quantization = request.quantization or "float32"
     convert(folder, config, translator, quantization)
     engine = CTranslate2Translator(folder, translator.tokenizers, translator.decode, "cpu", EXHAUSTIVE)
-
-    def consume(texts: list[str]) -> list:
-        return [best for best, *_ in engine.translate_n_best(texts, 1)]
-
-    verification = verify(translator, consume, sentences, config.data.target_language)
+    verification = verify(translator, engine.translate_best, sentences, config.data.target_language)
     models = ("joint.model", "joint.model") if translator.tokenizers.joint else ("source.model", "target.model")
     usage = CTRANSLATE2_USAGE.format(
         name=request.out.name, source=models[0], target=models[1], beam_size=translator.decode.beam_size,
@@ -233,11 +229,7 @@ def _to_argos(
     (package / "sentencepiece.model").write_bytes(tokenizers.source.model_bytes)
     argos.write_metadata(package, source, target)
     engine = CTranslate2Translator(package / "model", tokenizers, decode, "cpu", EXHAUSTIVE)
-
-    def consume(texts: list[str]) -> list:
-        return [best for best, *_ in engine.translate_n_best(texts, 1)]
-
-    verification = verify(adapted, consume, sentences, target)
+    verification = verify(adapted, engine.translate_best, sentences, target)
     notes = [
         "Argos Translate searches with 4 beams, length penalty 0.2 and nothing else, whatever the run was tuned for, "
         "and computes in the fastest type that the machine has, such as int8.",

@@ -1,19 +1,17 @@
 """Whether an exported model translates as our own does: the same sentences through both, compared."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-import torch
-
 from mt.config import TrainConfig
 from mt.data.clean import is_empty
 from mt.data.corpus import check_corpus, read_corpora, read_lines
 from mt.evaluation.metrics import Score, score_corpus
-from mt.model.layout import Layout
-from mt.tokenizer import BOS_ID, EOS_ID, without_separators
+from mt.tokenizer import without_separators
 from mt.translation.lines import Translation
 from mt.translation.translator import Translator
 
@@ -109,7 +107,7 @@ def verify(translator: Translator, consume: Consume, sentences: Sentences, targe
     exact = Translator(translator.model, translator.tokenizers, replace(translator.decode, lookahead=1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of long and unfinished sentences, twice
-        ours = [best for best, *_ in exact.translate_n_best(sentences.sources, 1)]
+        ours = exact.translate_best(sentences.sources)
         theirs = consume(sentences.sources)
         our_bleu = their_bleu = None
         if sentences.references is not None:
@@ -132,19 +130,8 @@ def _differences(
             yield Difference(source, ours.text, theirs.text, *scores, ours.tokens == theirs.tokens)
 
 
-@torch.inference_mode()
 def score(translator: Translator, source: str, made: Translation) -> float:
     """Returns the score that our model gives to a translation's tokens, as its search would: in nats / length^alpha."""
-    model, decode = translator.model, translator.decode
-    source_ids = translator.tokenizers.source.encode([source])[0][: decode.max_source_tokens] + [EOS_ID]
-    inputs = [BOS_ID, *made.tokens]
-    outputs = [*made.tokens, EOS_ID]
-    if made.unfinished:
-        inputs, outputs = inputs[:-1], outputs[:-1]
-    if not outputs:
-        return 0.0
-    stream, target = (torch.tensor(ids, device=model.device) for ids in (source_ids, inputs))
-    layouts = [Layout.from_lengths([len(ids)], model.device) for ids in (source_ids, inputs)]
-    log_probs = model.logits(model(stream, layouts[0], target, layouts[1])).log_softmax(1)
-    total = log_probs.gather(1, torch.tensor(outputs, device=model.device)[:, None]).sum()
-    return float(total) / len(outputs) ** decode.length_penalty
+    (view,) = translator.force([source], [made.tokens])
+    log_probs = [] if view is None else view.log_probs[: len(view.log_probs) - made.unfinished]
+    return math.fsum(log_probs) / max(len(log_probs), 1) ** translator.decode.length_penalty

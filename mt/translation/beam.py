@@ -171,7 +171,8 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
             n_best = beams.finished.shape[1]
             beams.finished = torch.cat([beams.finished, scores], dim=1).topk(n_best, dim=1).values
         # log probabilities only fall, so no continuation of so many tokens can score more than sum / length^alpha
-        goes_on &= sums / _divisor(beams.limit, len(trace.steps) + 2, lookahead, trace) > beams.finished[:, -1:]
+        divisor = _divisor(beams.limit, len(trace.steps) + 2, lookahead, trace.length_penalty)
+        goes_on &= sums / divisor > beams.finished[:, -1:]
 
         survivors = goes_on.sum(1)  # [A]
         width = int(survivors.max())
@@ -189,13 +190,13 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
         state.select(rows.flatten())
 
 
-def _divisor(limit: Tensor, shortest: int, lookahead: float, trace: _Trace) -> Tensor:
+def _divisor(limit: Tensor, shortest: int, lookahead: float, length_penalty: float) -> Tensor:
     """Returns [A, 1]: the power alpha of the longest output that a live hypothesis is thought to become.
 
     limit: [A]; shortest: the length of those that end in the next step.
     """
     length = (limit - shortest).clamp_min(0).float() * lookahead + shortest
-    return (length**trace.length_penalty)[:, None]
+    return (length**length_penalty)[:, None]
 
 
 def _candidates(log_probs: Tensor, sums: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -224,7 +224,7 @@ def _translate(
 ) -> tuple[list[str], dict[str, float]]:
     """Returns the best translations and the facts about them; seconds are those of translating."""
     start = time.monotonic()
-    found = [best for best, *_ in translator.translate_n_best(sources, 1, progress)]
+    found = translator.translate_best(sources, progress)
     truncated, unfinished = sum(t.source_truncated for t in found), sum(t.unfinished for t in found)
     values = truncated, unfinished, round(time.monotonic() - start, 3)
     return [t.text for t in found], dict(zip(_FACTS, values, strict=True))

@@ -86,25 +86,13 @@ def write_alternatives(
 
 def _views(translator: Translator, texts: list[str], results: list[list[Translation]]) -> list[list[dict[str, object]]]:
     """Returns for each translation of each text what --details adds to its JSON."""
-    flat = [(text, translation) for text, found in zip(texts, results, strict=True) for translation in found]
-    views = iter(translator.force([text for text, _ in flat], [translation.tokens for _, translation in flat]))
-    sides = translator.tokenizers
-    details = []
-    for text, found in zip(texts, results, strict=True):
-        own = []
-        for translation in found:
-            view = next(views)
-            source = sides.source.pieces(sides.source.encode([text])[0][: translator.decode.max_source_tokens])
-            own.append(
-                {
-                    "source_pieces": source if view else [],
-                    "pieces": sides.target.pieces(translation.tokens),
-                    "log_probabilities": view.log_probs if view else [],
-                    "alignment": " ".join(f"{s}-{t}" for s, t in view.alignment()) if view else "",
-                }
-            )
-        details.append(own)
-    return details
+    flat = [(text, translation.tokens) for text, found in zip(texts, results, strict=True) for translation in found]
+    views = iter(translator.force([text for text, _ in flat], [tokens for _, tokens in flat]))
+    sources = translator.tokenizers.source.encode(texts)
+    return [
+        [translator.details(source, translation.tokens, next(views)) for translation in found]
+        for source, found in zip(sources, results, strict=True)
+    ]
 
 
 def _format(number: int | None, found: list[Translation], scores: bool) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ class Translation:
     unfinished: bool  # stopped at its longest length, before </s>
 
 
-class LineTranslator:
+class LineTranslator(ABC):
     """What all engines have in common; an engine adds `search`.
 
     Texts are translated each for itself: neighbours and batch sizes change only the speed (float32; in half precision
@@ -34,6 +35,7 @@ class LineTranslator:
     def __init__(self, tokenizers: TokenizerPair, decode: DecodeConfig) -> None:
         self.tokenizers, self.decode = tokenizers, decode
 
+    @abstractmethod
     def search(
         self, texts: list[str], sources: list[list[int]], n_best: int
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
@@ -42,11 +44,14 @@ class LineTranslator:
         Of all sources that hold tokens, in any order; longer ones than decode.max_source_tokens are cut to it. n_best
         is at most decode.beam_size.
         """
-        raise NotImplementedError
 
     def translate(self, texts: list[str], progress: Callable[[int], None] | None = None) -> list[str]:
         """Returns one line of text for each text, in order; see translate_n_best."""
-        return [translations[0].text for translations in self.translate_n_best(texts, 1, progress)]
+        return [best.text for best in self.translate_best(texts, progress)]
+
+    def translate_best(self, texts: list[str], progress: Callable[[int], None] | None = None) -> list[Translation]:
+        """Returns the best translation of each text, in order; see translate_n_best."""
+        return [best for best, *_ in self.translate_n_best(texts, 1, progress)]
 
     def translate_n_best(
         self,

@@ -110,7 +110,7 @@ class Translator(LineTranslator):
         def draw(batch: list[int], own: list[list[int]]) -> list[list[Hypothesis]]:
             memory, layout = self._encode(own)
             guidance = [self.guide(texts[index]) for index in batch]
-            rules, limits = self._rules(own, guidance), self._limits(own, guidance)
+            limits, rules = self._bounds(own, guidance)
             seeds = [[seed, first_line + index] for index in batch]
             return sample(self.model, memory, layout, limits, count, sampling, seeds, self.decode.length_penalty, rules)
 
@@ -153,6 +153,17 @@ class Translator(LineTranslator):
                 results[index] = view
         return results
 
+    def details(self, source: list[int], translation: list[int], view: Forced | None) -> dict[str, object]:
+        """Returns what `force` found as JSON values, given the ids of both sides."""
+        if view is None:
+            return {"source_pieces": [], "pieces": [], "log_probabilities": [], "alignment": ""}
+        return {
+            "source_pieces": self.tokenizers.source.pieces(self._cut(source)),
+            "pieces": self.tokenizers.target.pieces(translation[: self.longest_forced]),
+            "log_probabilities": view.log_probs,
+            "alignment": " ".join(f"{s}-{t}" for s, t in view.alignment()),
+        }
+
     @property
     def longest_forced(self) -> int:
         """The most tokens, </s> left out, that are read of a given translation."""
@@ -166,8 +177,9 @@ class Translator(LineTranslator):
         ways = beginnings(self.model, *self._encode([source]), self.speller, prefix, 2 * count)
         sources, free = [source] * len(ways), [Guidance()] * len(ways)
         memory, layout = self._encode(sources)
-        rules = [TargetPrefix([way.tokens for way in ways], [[]] * len(ways), self._rules(sources, free))]
-        limits = [limit + len(way.tokens) for limit, way in zip(self._limits(sources, free), ways, strict=True)]
+        limits, others = self._bounds(sources, free)
+        rules = [TargetPrefix([way.tokens for way in ways], [[]] * len(ways), others)]
+        limits = [limit + len(way.tokens) for limit, way in zip(limits, ways, strict=True)]
         found: dict[str, Alternative] = {}
         hypotheses = beam_search(
             self.model, memory, layout, limits, 1, self.decode.length_penalty, 1, rules, self.decode.lookahead
@@ -220,11 +232,6 @@ class Translator(LineTranslator):
     def _cut(self, ids: list[int]) -> list[int]:
         return ids[: self.decode.max_source_tokens]
 
-    def _limits(self, sources: list[list[int]], guidance: Sequence[Guidance]) -> list[int]:
-        """Returns the longest outputs; a prefix adds its own length."""
-        prefixes = [len(self.speller.prefix(own.prefix)[0]) for own in guidance]
-        return [longest_output(self.decode, len(ids)) + more for ids, more in zip(sources, prefixes, strict=True)]
-
     def _batches(self, lengths: list[int], rows: int, at_least: int = 1) -> Iterator[list[int]]:
         """Yields indices of all lengths but 0, the longest first, so that too little memory shows at once.
 
@@ -251,8 +258,11 @@ class Translator(LineTranslator):
         stream = torch.tensor([i for ids in sources for i in (*ids, EOS_ID)], device=self.model.device)
         return self.model.encode(stream, layout), layout
 
-    def _rules(self, sources: list[list[int]], guidance: Sequence[Guidance]) -> list[Rule]:
-        """Returns the rules of a batch: those that the settings ask for, and those of its texts."""
+    def _bounds(self, sources: list[list[int]], guidance: Sequence[Guidance]) -> tuple[list[int], list[Rule]]:
+        """Returns the longest output of each source, to which a prefix adds its length, and the rules of the batch.
+
+        Those are the ones that the settings ask for, and those of its texts.
+        """
         decode, rules = self.decode, list[Rule]()
         if decode.repetition_penalty != 1:
             rules.append(RepetitionPenalty(decode.repetition_penalty))
@@ -262,10 +272,12 @@ class Translator(LineTranslator):
             rules.append(MinimumLength([math.floor(decode.min_length_ratio * len(ids)) for ids in sources]))
         if self._forbidden.texts:
             rules.append(self._forbidden)
-        if any(own.prefix for own in guidance):
-            tokens, longer = zip(*(self.speller.prefix(own.prefix) for own in guidance), strict=True)
+        spelled = {text: self.speller.prefix(text) for text in {own.prefix for own in guidance}}
+        tokens, longer = zip(*(spelled[own.prefix] for own in guidance), strict=True)
+        if any(tokens):
             rules = [TargetPrefix(tokens, longer, rules)]
-        return rules
+        limits = [longest_output(decode, len(ids)) + len(prefix) for ids, prefix in zip(sources, tokens, strict=True)]
+        return limits, rules
 
     def _search(self, sources: list[list[int]], n_best: int, guidance: Sequence[Guidance]) -> list[list[Hypothesis]]:
         """Returns up to n_best hypotheses of each source; those with phrases are searched apart from the others."""
@@ -285,8 +297,8 @@ class Translator(LineTranslator):
         """Searches in one beam, or in groups of a diverse one, without hypotheses that two of them found."""
         decode, diversity = self.decode, Diversity(self.decode.diversity_penalty)
         memory, layout = self._encode(sources)
-        start = self.model, memory, layout, self._limits(sources, guidance)
-        rules = self._rules(sources, guidance)
+        limits, rules = self._bounds(sources, guidance)
+        start = self.model, memory, layout, limits
         rescored = decode.beam_groups > 1 or decode.coverage_penalty > 0
         width = decode.beam_size // decode.beam_groups
         count = width if rescored else n_best
