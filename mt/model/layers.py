@@ -40,15 +40,18 @@ class SelfAttention(nn.Module):
         mixed = attend(q, k, v, layout, layout, causal, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]: the heads side by side
 
-    def step(self, x: Tensor, rotation: Rotation | None, cache: Tensor) -> Tensor:
-        """One new token per row: x [R, D]; its key and value become the last of the cache [T, 2, R, D]."""
-        q, k, v = self.project(x, rotation)
-        rows, head_size = len(x), q.shape[2]
-        cache[-1] = torch.stack((k, v)).view(2, rows, -1)
-        by_head = cache.view(len(cache), 2, rows * self.n_heads, head_size)
-        keys, values = by_head[:, 0].transpose(0, 1), by_head[:, 1].transpose(0, 1)  # [R*H, T, K]
-        mixed = attend_step(q.reshape(rows * self.n_heads, 1, head_size), keys, values, None)
-        return self.output(mixed.view(x.shape))  # [R*H, 1, K] -> [R, D]
+    def step(self, x: Tensor, rotation: Rotation | None, cache: Tensor, bias: Tensor | None) -> Tensor:
+        """One new token per row: x [R, D]; cache [2, B, H, C, K], whose last R/B slots its keys and values become.
+
+        bias: [B*H, R/B, C], -inf at slots that are not a row's; None: all are.
+        """
+        _, sentences, heads, slots, head_size = cache.shape
+        q, k, v = (part.unflatten(0, (sentences, -1)).transpose(1, 2) for part in self.project(x, rotation))
+        new = q.shape[2]
+        keys, values = cache.unbind(0)
+        keys[:, :, slots - new :] = k  # [B, H, W, K]
+        values[:, :, slots - new :] = v
+        return self.output(_look_up(q, keys, values, bias))
 
 
 class CrossAttention(nn.Module):
@@ -72,14 +75,19 @@ class CrossAttention(nn.Module):
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]
 
     def step(self, x: Tensor, cache: Tensor, bias: Tensor | None) -> Tensor:
-        """x [R, D] over B sentences of R/B rows each; cache [2, B, H, S, K] of keys and values; bias [B, H, 1, S]."""
-        _, sentences, heads, length, head_size = cache.shape
-        q = self.query(x).view(sentences, -1, heads, head_size).transpose(1, 2)  # [B, H, R/B, K]
-        keys, values = cache.view(2, sentences * heads, length, head_size)
-        q = q.reshape(sentences * heads, -1, head_size)  # [B*H, R/B, K]
-        mixed = attend_step(q, keys, values, None if bias is None else bias.view(-1, 1, length))
-        mixed = mixed.view(sentences, heads, -1, head_size).transpose(1, 2)  # [B, R/B, H, K]
-        return self.output(mixed.reshape(x.shape))  # [R, D]
+        """x [R, D] over B sentences of R/B rows each; cache [2, B, H, S, K] of keys and values; bias [B*H, 1, S]."""
+        _, sentences, heads, _, head_size = cache.shape
+        q = self.query(x).view(sentences, -1, heads, head_size).transpose(1, 2)  # [B, H, W, K]
+        return self.output(_look_up(q, *cache.unbind(0), bias))
+
+
+def _look_up(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """Returns [B*W, D] for the queries [B, H, W, K] of W rows a sentence; keys, values: [B, H, C, K]."""
+    sentences, heads, width, head_size = q.shape
+    q = q.reshape(sentences * heads, width, head_size)
+    mixed = attend_step(q, keys.flatten(0, 1), values.flatten(0, 1), bias)  # [B*H, W, K]
+    mixed = mixed.view(sentences, heads, width, head_size).transpose(1, 2)  # [B, W, H, K]
+    return mixed.reshape(sentences * width, heads * head_size)
 
 
 class FeedForward(nn.Module):
@@ -162,14 +170,15 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         rotation: Rotation | None,
         self_cache: Tensor,
+        self_bias: Tensor | None,
         memory_cache: Tensor,
         memory_bias: Tensor | None,
     ) -> Tensor:
         """The same for one new token per row, the T-th of its sentence.
 
-        self_cache: [T, 2, R, D], the last position still empty; memory_cache: [2, B, H, S, K].
+        self_cache: [2, B, H, C, K], the last slots still empty; memory_cache: [2, B, H, S, K].
         """
-        change = self.self_attention.step(self.around_self.before(x), rotation, self_cache)
+        change = self.self_attention.step(self.around_self.before(x), rotation, self_cache, self_bias)
         x = self.around_self.after(x, change)
         x = self.around_cross.after(
             x, self.cross_attention.step(self.around_cross.before(x), memory_cache, memory_bias)

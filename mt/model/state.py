@@ -3,57 +3,68 @@
 import torch
 from torch import Tensor
 
-CAPACITY_STEP = 16  # positions by which the cache grows
+SLOTS = 64  # by which the cache grows
 
 
 class DecoderState:
-    """Keys and values of R rows over B sentences; rows of one sentence are neighbours and equally many.
+    """Keys and values of B sentences with W hypotheses each, R = B * W rows.
 
-    memory_cache: [L, 2, B, H, S, K], computed once; memory_bias: [B, H, 1, S], 0 at tokens and -inf at padding, None
+    The hypotheses of a sentence share its slots, one for each token that any of them has had in any step, and `unseen`
+    says which slots are not theirs. So nothing of the cache moves when a hypothesis takes another's place, and the
+    queries of a sentence meet their keys in one product.
+
+    memory_cache: [L, 2, B, H, S, K], computed once; memory_bias: [B*H, 1, S], 0 at tokens and -inf at padding, None
     where there is no padding;
-    self_cache: [T, L, 2, R, D], of which the first `length` positions are filled: in front, so that what is moved when
-    rows change their places is one piece of memory.
+    self_cache: [L, 2, B, H, C, K], of which the first `used` slots are filled; unseen: [B, W, C], 0 at slots of a
+    hypothesis and -inf at others, None while each sentence has had one hypothesis.
     """
 
-    def __init__(self, memory_cache: Tensor, memory_mask: Tensor, rows_per_sentence: int) -> None:
-        """memory_mask: [B, S], True at tokens."""
+    def __init__(self, memory_cache: Tensor, memory_mask: Tensor) -> None:
+        """memory_mask: [B, S], True at tokens. Each sentence begins with one hypothesis."""
         layers, _, sentences, n_heads, _, head_size = memory_cache.shape
         self.memory_cache = memory_cache
         self.memory_bias = None
         if not memory_mask.all():
             self.memory_bias = memory_cache.new_zeros(sentences, n_heads, 1, memory_mask.shape[1])
-            self.memory_bias.masked_fill_(~memory_mask[:, None, None], -torch.inf)
-        self.sentence_of_row = torch.arange(sentences, device=memory_cache.device).repeat_interleave(rows_per_sentence)
-        self.length = 0
-        rows = len(self.sentence_of_row)
-        self.self_cache = memory_cache.new_empty(CAPACITY_STEP, layers, 2, rows, n_heads * head_size)
+            self.memory_bias = self.memory_bias.masked_fill_(~memory_mask[:, None, None], -torch.inf).flatten(0, 1)
+        self.self_cache = memory_cache.new_empty(layers, 2, sentences, n_heads, SLOTS, head_size)
+        self.unseen: Tensor | None = None
+        self.width = 1  # W
+        self.used = 0
+        self.length = 0  # steps so far
 
-    def grow(self) -> None:
-        """Makes room for one more position."""
-        if self.length == len(self.self_cache):
-            more = self.self_cache.new_empty(CAPACITY_STEP, *self.self_cache.shape[1:])
-            self.self_cache = torch.cat([self.self_cache, more])
+    def grow(self) -> Tensor | None:
+        """Makes room for one more token of each hypothesis; returns the bias [B*H, W, used] of scores over slots."""
         self.length += 1
+        first, self.used = self.used, self.used + self.width
+        sentences, n_heads, capacity = self.self_cache.shape[2:5]
+        if self.used > capacity:
+            more = max(SLOTS, self.used - capacity)
+            self.self_cache = torch.nn.functional.pad(self.self_cache, (0, 0, 0, more))
+            if self.unseen is not None:
+                self.unseen = torch.nn.functional.pad(self.unseen, (0, more), value=-torch.inf)
+        if self.unseen is None:
+            return None
+        self.unseen[:, :, first : self.used].diagonal(dim1=1, dim2=2).zero_()
+        bias = self.unseen[:, None, :, : self.used].expand(-1, n_heads, -1, -1)
+        return bias.reshape(sentences * n_heads, self.width, self.used)
 
     def select(self, rows: Tensor) -> None:
-        """Makes row i continue what was row rows[i]: reorders, drops or repeats rows [R'].
+        """Makes row i continue what was row rows[i]: reorders, drops or repeats rows.
 
-        The rows kept of one sentence must be neighbours, and equally many for each sentence that stays.
+        rows: [B', W']; those of a line are of one sentence, and get slots of their own.
         """
-        wanted = self.sentence_of_row[rows]
-        sentences, counts = torch.unique_consecutive(wanted, return_counts=True)
-        if len(counts) and not bool((counts == counts[0]).all()):
-            sentences = wanted  # uneven: give every row a memory of its own
-        if len(sentences) != self.memory_cache.shape[2] or not bool((sentences == self._all_sentences()).all()):
-            self.memory_cache = self.memory_cache.index_select(2, sentences)
+        chosen = rows[:, 0] // self.width  # [B']
+        sentences, n_heads, capacity = self.self_cache.shape[2:5]
+        if self.unseen is None and rows.shape[1] > 1:
+            self.unseen = self.self_cache.new_full((sentences, 1, capacity), -torch.inf)
+            self.unseen[:, :, : self.used] = 0
+        if self.unseen is not None:
+            self.unseen = self.unseen.flatten(0, 1)[rows]  # [B', W', C]
+        self.width = rows.shape[1]
+        if len(chosen) != sentences or not torch.equal(chosen, torch.arange(sentences, device=rows.device)):
+            self.memory_cache = self.memory_cache.index_select(2, chosen)
+            self.self_cache = self.self_cache.index_select(2, chosen)
             if self.memory_bias is not None:
-                self.memory_bias = self.memory_bias.index_select(0, sentences)
-        self.sentence_of_row = self._all_sentences().repeat_interleave(len(rows) // max(len(sentences), 1))
-        layers, rows_before, size = self.self_cache.shape[1], self.self_cache.shape[3], self.self_cache.shape[4]
-        if len(rows) != rows_before or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
-            selected = self.self_cache.new_empty(len(self.self_cache), layers, 2, len(rows), size)
-            torch.index_select(self.self_cache[: self.length], 3, rows, out=selected[: self.length])
-            self.self_cache = selected
-
-    def _all_sentences(self) -> Tensor:
-        return torch.arange(self.memory_cache.shape[2], device=self.memory_cache.device)
+                self.memory_bias = self.memory_bias.unflatten(0, (sentences, n_heads)).index_select(0, chosen)
+                self.memory_bias = self.memory_bias.flatten(0, 1)

@@ -142,25 +142,24 @@ class Transformer(nn.Module):
         return with_ones, torch.cat([self.output_table, self.output_bias[:, None]], dim=1)
 
     @torch.inference_mode()
-    def start(self, memory: Tensor, layout: Layout, beam_size: int) -> DecoderState:
-        """Returns the state before the first step: beam_size rows for each of the B sentences of memory [N_src, D]."""
+    def start(self, memory: Tensor, layout: Layout) -> DecoderState:
+        """Returns the state before the first step: a row for each of the B sentences of memory [N_src, D]."""
         caches = []
         for layer in self.decoder_layers:
             pair = [layout.pad(part).transpose(1, 2) for part in layer.cross_attention.project_memory(memory)]
             caches.append(torch.stack(pair))  # [2, B, H, S, K]
-        return DecoderState(torch.stack(caches), layout.mask, beam_size)
+        return DecoderState(torch.stack(caches), layout.mask)
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Returns logits [R, V_tgt] float32 of the next token after tokens [R], which join the state."""
-        state.grow()
+        bias = state.grow()
         positions = tokens.new_full((1,), state.length - 1)  # the same for all rows
         x = self.target_embedding(tokens, positions, state.length)  # [R, D]
         rotation = self._rotation(positions, x.dtype)
         for index, layer in enumerate(self.decoder_layers):
-            x = layer.step(
-                x, rotation, state.self_cache[: state.length, index], state.memory_cache[index], state.memory_bias
-            )
+            own = state.self_cache[index, ..., : state.used, :]
+            x = layer.step(x, rotation, own, bias, state.memory_cache[index], state.memory_bias)
         return self.logits(self.decoder_norm(x))
 
     def weights(self) -> "OrderedDict[str, Tensor]":

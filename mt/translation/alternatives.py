@@ -28,7 +28,7 @@ def beginnings(model: Model, memory: Any, layout: Any, speller: Speller, prefix:
     prefix is how the translation goes on; after the piece itself it is the next one. To end there is no way.
     """
     tokens, longer = speller.prefix(prefix)
-    state = model.start(memory, layout, 1)
+    state = model.start(memory, layout)
     log_probs = _next(model, state, [BOS_ID, *tokens[:-1]], memory)
     if not tokens:
         return _likeliest([], log_probs, 0.0, count)

@@ -1,6 +1,6 @@
 """Beam search over a batch of sentences, and greedy search as beam 1.
 
-The model is known only through start(memory, layout, rows a sentence) -> state, step(tokens, state) -> logits and
+The model is known only through start(memory, layout) -> state, step(tokens, state) -> logits and
 state.select(rows), so that an ensemble or a table in a test fits the same.
 
 score = sum of log probabilities / length^alpha, where length counts </s>; alpha is the length penalty. A hypothesis is
@@ -27,7 +27,7 @@ class State(Protocol):
 
 
 class Model(Protocol):
-    def start(self, memory: Tensor, layout: Any, beam_size: int) -> State: ...
+    def start(self, memory: Tensor, layout: Any) -> State: ...
 
     def step(self, tokens: Tensor, state: State) -> Tensor: ...
 
@@ -65,7 +65,7 @@ def beam_search(
     trace = _Trace(len(max_lengths), length_penalty, rules, memory.device)
     if max_lengths:
         beams = _Beams.start(max_lengths, n_best, memory.device)
-        state = model.start(memory, layout, 1)
+        state = model.start(memory, layout)
         if beam_size == 1:
             _search_greedily(model, state, beams, trace)
         else:
@@ -187,7 +187,7 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
             beams.select(stays)
             rows = rows.index_select(0, stays)
         trace.advance(rows.flatten(), beams.tokens.flatten())
-        state.select(rows.flatten())
+        state.select(rows)
 
 
 def _divisor(limit: Tensor, shortest: int, lookahead: float, length_penalty: float) -> Tensor:
@@ -253,5 +253,5 @@ def _search_greedily(model: Model, state: State, beams: _Beams, trace: _Trace) -
             if not len(rows):
                 return
             beams.select(rows)
-            state.select(rows)
+            state.select(rows[:, None])
         trace.advance(rows, beams.tokens.flatten())

@@ -78,13 +78,13 @@ def constrained_search(
         begin = _Partial(row=index, missing=tuple(range(len(own))))
         limit += sum(len(phrase.text) + 1 for phrase in own)
         sentences.append(_Sentence(own, limit, max(beam_size, 3 * len(own) + 2), [begin]))
-    state = model.start(memory, layout, 1)
+    state = model.start(memory, layout)
     length = 0
     while rows := [(index, partial) for index, s in enumerate(sentences) for partial in s.live]:
         length += 1
         device = memory.device
         if length > 1:
-            state.select(torch.tensor([partial.row for _, partial in rows], device=device))
+            state.select(torch.tensor([[partial.row] for _, partial in rows], device=device))
         last = torch.tensor([partial.tokens[-1] if partial.tokens else BOS_ID for _, partial in rows], device=device)
         log_probs = model.step(last, state).log_softmax(1)  # [R, V]
         log_probs[:, :EOS_ID] = -torch.inf

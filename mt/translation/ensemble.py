@@ -46,9 +46,9 @@ class Ensemble:
     def encode(self, source: Tensor, layout: Layout) -> Memories:
         return Memories([model.encode(source, layout) for model in self.models])
 
-    def start(self, memory: Memories, layout: Layout, beam_size: int) -> States:
+    def start(self, memory: Memories, layout: Layout) -> States:
         pairs = zip(self.models, memory.of_models, strict=True)
-        return States([model.start(own, layout, beam_size) for model, own in pairs])
+        return States([model.start(own, layout) for model, own in pairs])
 
     def step(self, tokens: Tensor, state: States) -> Tensor:
         """Returns [R, V_tgt] float32: the log of the mean probability, which softmax leaves as it is."""

@@ -54,8 +54,9 @@ def sample(
     seeds: [B], of each sentence. The score is that of beam search: of the model's own probabilities, before
     temperature and cuts. <pad>, <unk> and <s> are never drawn.
     """
-    state, device = model.start(memory, layout, count), memory.device
+    state, device = model.start(memory, layout), memory.device
     sentences = torch.arange(len(max_lengths), device=device).repeat_interleave(count)  # [R]
+    state.select(sentences[:, None])
     row_of = torch.arange(len(sentences))  # where the live rows were at the beginning
     limits = torch.tensor(max_lengths).repeat_interleave(count)
     generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
@@ -90,7 +91,7 @@ def sample(
             stays = stays.to(device)
             sentences, tokens, prefixes = sentences[stays], tokens[stays], prefixes[stays]
             if len(row_of):
-                state.select(stays)
+                state.select(stays[:, None])
     lengths = [max(len(words) + done, 1) for words, done in zip(written, finished, strict=True)]
     found = [
         Hypothesis(words, float(total) / length**length_penalty, done)
