@@ -9,6 +9,7 @@ from mt.model.attention import Attend, attend_step
 from mt.model.dropout import Dropout
 from mt.model.embedding import Rotation
 from mt.model.layout import Layout
+from mt.model.state import Grid
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -40,18 +41,20 @@ class SelfAttention(nn.Module):
         mixed = attend(q, k, v, layout, layout, causal, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]: the heads side by side
 
-    def step(self, x: Tensor, rotation: Rotation | None, cache: Tensor, bias: Tensor | None) -> Tensor:
-        """One new token per row: x [R, D]; cache [2, B, H, C, K], whose last R/B slots its keys and values become.
+    def step(self, x: Tensor, rotation: Rotation | None, grid: Grid, cache: Tensor, bias: Tensor | None) -> Tensor:
+        """One new token per row: x [R, D]; cache [2, B*H, C, K], whose last W slots its keys and values become.
 
-        bias: [B*H, R/B, C], -inf at slots that are not a row's; None: all are.
+        bias: [B*H, W, C], -inf at slots that are not a row's; None: all are.
         """
-        _, sentences, heads, slots, head_size = cache.shape
-        q, k, v = (part.unflatten(0, (sentences, -1)).transpose(1, 2) for part in self.project(x, rotation))
-        new = q.shape[2]
-        keys, values = cache.unbind(0)
-        keys[:, :, slots - new :] = k  # [B, H, W, K]
-        values[:, :, slots - new :] = v
-        return self.output(_look_up(q, keys, values, bias))
+        slots, head_size = cache.shape[2:]
+        fused = grid.fused_to_cells(self.query_key_value(x), head_size)  # [3, B*H, W, K]
+        q, new = fused[0], fused[1:]
+        if rotation is not None:
+            q, keys = rotation.turn(fused[:2])
+            new = keys, fused[2]
+        for part, own in zip(cache, new, strict=True):
+            part[:, slots - grid.width :] = own
+        return self.output(grid.to_rows(attend_step(q, *cache, bias)))
 
 
 class CrossAttention(nn.Module):
@@ -74,20 +77,10 @@ class CrossAttention(nn.Module):
         mixed = attend(q, k, v, layout, memory_layout, False, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]
 
-    def step(self, x: Tensor, cache: Tensor, bias: Tensor | None) -> Tensor:
-        """x [R, D] over B sentences of R/B rows each; cache [2, B, H, S, K] of keys and values; bias [B*H, 1, S]."""
-        _, sentences, heads, _, head_size = cache.shape
-        q = self.query(x).view(sentences, -1, heads, head_size).transpose(1, 2)  # [B, H, W, K]
-        return self.output(_look_up(q, *cache.unbind(0), bias))
-
-
-def _look_up(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns [B*W, D] for the queries [B, H, W, K] of W rows a sentence; keys, values: [B, H, C, K]."""
-    sentences, heads, width, head_size = q.shape
-    q = q.reshape(sentences * heads, width, head_size)
-    mixed = attend_step(q, keys.flatten(0, 1), values.flatten(0, 1), bias)  # [B*H, W, K]
-    mixed = mixed.view(sentences, heads, width, head_size).transpose(1, 2)  # [B, W, H, K]
-    return mixed.reshape(sentences * width, heads * head_size)
+    def step(self, x: Tensor, grid: Grid, cache: Tensor, bias: Tensor | None) -> Tensor:
+        """x [R, D]; cache [2, B*H, S, K] of keys and values; bias [B*H, 1, S]."""
+        q = grid.to_cells(self.query(x), cache.shape[3])
+        return self.output(grid.to_rows(attend_step(q, *cache, bias)))
 
 
 class FeedForward(nn.Module):
@@ -169,6 +162,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         rotation: Rotation | None,
+        grid: Grid,
         self_cache: Tensor,
         self_bias: Tensor | None,
         memory_cache: Tensor,
@@ -176,11 +170,11 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """The same for one new token per row, the T-th of its sentence.
 
-        self_cache: [2, B, H, C, K], the last slots still empty; memory_cache: [2, B, H, S, K].
+        self_cache: [2, B*H, C, K], the last slots still empty; memory_cache: [2, B*H, S, K].
         """
-        change = self.self_attention.step(self.around_self.before(x), rotation, self_cache, self_bias)
+        change = self.self_attention.step(self.around_self.before(x), rotation, grid, self_cache, self_bias)
         x = self.around_self.after(x, change)
         x = self.around_cross.after(
-            x, self.cross_attention.step(self.around_cross.before(x), memory_cache, memory_bias)
+            x, self.cross_attention.step(self.around_cross.before(x), grid, memory_cache, memory_bias)
         )
         return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))

@@ -1,70 +1,118 @@
 """What the decoder remembers between steps of a search."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
+NO_ROW = -1
 SLOTS = 64  # by which the cache grows
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Where R rows, the hypotheses of B sentences, stand among B * W cells: what is computed by rows goes to cells of a
+    head before attention and back after it. Cells of no hypothesis get row 0, and nothing reads what comes of it."""
+
+    width: int  # W
+    cell_of_row: Tensor  # [R] int64: b * W + w
+    heads_of_cells: Tensor  # [B*H*W] int64, in [R*H]
+    fused_of_cells: Tensor  # [3*B*H*W] int64, in [R*3*H]: the same for query, key and value
+    rows_of_heads: Tensor  # [R*H] int64, in [B*H*W]: the way back
+
+    @staticmethod
+    def of(row_of_cell: Tensor, n_heads: int) -> "Grid":
+        """row_of_cell: [B, W] int64, NO_ROW where there is none; rows are numbered in the order of their cells."""
+        width, device = row_of_cell.shape[1], row_of_cell.device
+        cells = (row_of_cell != NO_ROW).flatten().nonzero().flatten()
+        heads = torch.arange(n_heads, device=device)
+        rows = row_of_cell.clamp_min(0)[:, None]  # [B, 1, W]
+        parts = torch.arange(3 * n_heads, device=device).view(3, 1, n_heads, 1)
+        back = (cells + cells // width * (width * (n_heads - 1)))[:, None] + width * heads  # [R, H]
+        return Grid(
+            width,
+            cells,
+            (rows * n_heads + heads[:, None]).flatten(),
+            (rows * (3 * n_heads) + parts).flatten(),
+            back.flatten(),
+        )
+
+    def to_cells(self, x: Tensor, head_size: int) -> Tensor:
+        """Returns [B*H, W, K] of x [R, H*K]."""
+        return x.view(-1, head_size).index_select(0, self.heads_of_cells).view(-1, self.width, head_size)
+
+    def fused_to_cells(self, x: Tensor, head_size: int) -> Tensor:
+        """Returns [3, B*H, W, K] of x [R, 3*H*K]."""
+        return x.view(-1, head_size).index_select(0, self.fused_of_cells).view(3, -1, self.width, head_size)
+
+    def to_rows(self, x: Tensor) -> Tensor:
+        """Returns [R, H*K] of x [B*H, W, K]."""
+        return x.reshape(-1, x.shape[2]).index_select(0, self.rows_of_heads).view(len(self.cell_of_row), -1)
+
+
 class DecoderState:
-    """Keys and values of B sentences with W hypotheses each, R = B * W rows.
+    """Keys and values of B sentences with up to W hypotheses each, R rows in all.
 
     The hypotheses of a sentence share its slots, one for each token that any of them has had in any step, and `unseen`
     says which slots are not theirs. So nothing of the cache moves when a hypothesis takes another's place, and the
     queries of a sentence meet their keys in one product.
 
-    memory_cache: [L, 2, B, H, S, K], computed once; memory_bias: [B*H, 1, S], 0 at tokens and -inf at padding, None
+    memory_cache: [L, 2, B*H, S, K], computed once; memory_bias: [B*H, 1, S], 0 at tokens and -inf at padding, None
     where there is no padding;
-    self_cache: [L, 2, B, H, C, K], of which the first `used` slots are filled; unseen: [B, W, C], 0 at slots of a
+    self_cache: [L, 2, B*H, C, K], of which the first `used` slots are filled; unseen: [B, W, C], 0 at slots of a
     hypothesis and -inf at others, None while each sentence has had one hypothesis.
     """
 
     def __init__(self, memory_cache: Tensor, memory_mask: Tensor) -> None:
-        """memory_mask: [B, S], True at tokens. Each sentence begins with one hypothesis."""
-        layers, _, sentences, n_heads, _, head_size = memory_cache.shape
-        self.memory_cache = memory_cache
+        """memory_cache: [L, 2, B, H, S, K]; memory_mask: [B, S], True at tokens. Each sentence begins with one row."""
+        layers, _, sentences, self.n_heads, _, head_size = memory_cache.shape
+        self.memory_cache = memory_cache.flatten(2, 3)
         self.memory_bias = None
         if not memory_mask.all():
-            self.memory_bias = memory_cache.new_zeros(sentences, n_heads, 1, memory_mask.shape[1])
-            self.memory_bias = self.memory_bias.masked_fill_(~memory_mask[:, None, None], -torch.inf).flatten(0, 1)
-        self.self_cache = memory_cache.new_empty(layers, 2, sentences, n_heads, SLOTS, head_size)
+            bias = memory_cache.new_zeros(sentences, self.n_heads, 1, memory_mask.shape[1])
+            self.memory_bias = bias.masked_fill_(~memory_mask[:, None, None], -torch.inf).flatten(0, 1)
+        self.self_cache = memory_cache.new_empty(layers, 2, sentences * self.n_heads, SLOTS, head_size)
         self.unseen: Tensor | None = None
-        self.width = 1  # W
-        self.used = 0
-        self.length = 0  # steps so far
+        self.grid = Grid.of(torch.arange(sentences, device=memory_cache.device)[:, None], self.n_heads)
+        self.used = self.length = 0  # slots, steps
 
     def grow(self) -> Tensor | None:
         """Makes room for one more token of each hypothesis; returns the bias [B*H, W, used] of scores over slots."""
         self.length += 1
-        first, self.used = self.used, self.used + self.width
-        sentences, n_heads, capacity = self.self_cache.shape[2:5]
-        if self.used > capacity:
-            more = max(SLOTS, self.used - capacity)
+        first, self.used = self.used, self.used + self.grid.width
+        more = max(SLOTS, self.used - self.self_cache.shape[3]) if self.used > self.self_cache.shape[3] else 0
+        if more:
             self.self_cache = torch.nn.functional.pad(self.self_cache, (0, 0, 0, more))
-            if self.unseen is not None:
-                self.unseen = torch.nn.functional.pad(self.unseen, (0, more), value=-torch.inf)
         if self.unseen is None:
             return None
+        if more:
+            self.unseen = torch.nn.functional.pad(self.unseen, (0, more), value=-torch.inf)
         self.unseen[:, :, first : self.used].diagonal(dim1=1, dim2=2).zero_()
-        bias = self.unseen[:, None, :, : self.used].expand(-1, n_heads, -1, -1)
-        return bias.reshape(sentences * n_heads, self.width, self.used)
+        bias = self.unseen[:, None, :, : self.used].expand(-1, self.n_heads, -1, -1)
+        return bias.reshape(-1, self.grid.width, self.used)
 
-    def select(self, rows: Tensor) -> None:
-        """Makes row i continue what was row rows[i]: reorders, drops or repeats rows.
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """Makes each new row continue what was row rows[b, w]: reorders, drops or repeats rows.
 
-        rows: [B', W']; those of a line are of one sentence, and get slots of their own.
+        rows: [B', W'], NO_ROW in cells of no hypothesis; the new rows are numbered in this order, without those.
+        sentences: [B'] int64, the sentence of each line, where some are dropped or repeated.
         """
-        chosen = rows[:, 0] // self.width  # [B']
-        sentences, n_heads, capacity = self.self_cache.shape[2:5]
+        cells = self.grid.cell_of_row[rows.clamp_min(0)]  # [B', W']
         if self.unseen is None and rows.shape[1] > 1:
-            self.unseen = self.self_cache.new_full((sentences, 1, capacity), -torch.inf)
+            self.unseen = self.self_cache.new_full((len(self.grid.cell_of_row), 1, self.self_cache.shape[3]), -torch.inf)
             self.unseen[:, :, : self.used] = 0
         if self.unseen is not None:
-            self.unseen = self.unseen.flatten(0, 1)[rows]  # [B', W', C]
-        self.width = rows.shape[1]
-        if len(chosen) != sentences or not torch.equal(chosen, torch.arange(sentences, device=rows.device)):
-            self.memory_cache = self.memory_cache.index_select(2, chosen)
-            self.self_cache = self.self_cache.index_select(2, chosen)
-            if self.memory_bias is not None:
-                self.memory_bias = self.memory_bias.unflatten(0, (sentences, n_heads)).index_select(0, chosen)
-                self.memory_bias = self.memory_bias.flatten(0, 1)
+            self.unseen = self.unseen.flatten(0, 1)[cells]  # [B', W', C]
+        self.grid = Grid.of(number_rows(rows != NO_ROW), self.n_heads)
+        if sentences is None:
+            return
+        heads = (sentences[:, None] * self.n_heads + torch.arange(self.n_heads, device=rows.device)).flatten()
+        self.memory_cache = self.memory_cache.index_select(2, heads)
+        self.self_cache = self.self_cache.index_select(2, heads)
+        if self.memory_bias is not None:
+            self.memory_bias = self.memory_bias.index_select(0, heads)
+
+
+def number_rows(there: Tensor) -> Tensor:
+    """Returns the numbers [B, W] int64 of the rows in cells where there is one, NO_ROW elsewhere."""
+    return (there.flatten().cumsum(0).view_as(there) - 1).masked_fill(~there, NO_ROW)

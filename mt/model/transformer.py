@@ -159,7 +159,7 @@ class Transformer(nn.Module):
         rotation = self._rotation(positions, x.dtype)
         for index, layer in enumerate(self.decoder_layers):
             own = state.self_cache[index, ..., : state.used, :]
-            x = layer.step(x, rotation, own, bias, state.memory_cache[index], state.memory_bias)
+            x = layer.step(x, rotation, state.grid, own, bias, state.memory_cache[index], state.memory_bias)
         return self.logits(self.decoder_norm(x))
 
     def weights(self) -> "OrderedDict[str, Tensor]":

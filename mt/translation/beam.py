@@ -1,7 +1,7 @@
 """Beam search over a batch of sentences, and greedy search as beam 1.
 
 The model is known only through start(memory, layout) -> state, step(tokens, state) -> logits and
-state.select(rows), so that an ensemble or a table in a test fits the same.
+state.select(rows, sentences), so that an ensemble or a table in a test fits the same. Rows are the live hypotheses.
 
 score = sum of log probabilities / length^alpha, where length counts </s>; alpha is the length penalty. A hypothesis is
 given up when it could not win even if all further tokens were certain. How many those may be is `lookahead`, a share of
@@ -16,14 +16,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mt.model.state import NO_ROW, number_rows
 from mt.tokenizer import BOS_ID, EOS_ID
 from mt.translation.rules import Rule
 
+MOST_LIVE = 0.9  # a smaller share of sentences that are not done is taken out of the batch
 NO_TOKEN = -1  # stands for the next token of a hypothesis that no token may continue
 
 
 class State(Protocol):
-    def select(self, rows: Tensor) -> None: ...
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None: ...
 
 
 class Model(Protocol):
@@ -75,13 +77,13 @@ def beam_search(
 
 @dataclass
 class _Beams:
-    """The live hypotheses of A sentences, w of each, best first. Sentences that are done leave."""
+    """Up to w live hypotheses of each of A sentences, best first. Sentences that are done leave, a few at a time."""
 
     sentence: Tensor  # [A] int64: which of the batch
     limit: Tensor  # [A] int64: its longest output in tokens
     finished: Tensor  # [A, n_best] float32: scores of its best finished hypotheses, falling; -inf: none yet
     sums: Tensor  # [A, w] float32: sums of log probabilities; -inf: no hypothesis
-    tokens: Tensor  # [A, w] int64: the last token of each
+    rows: Tensor  # [A, w] int64: the number of each; NO_ROW: no hypothesis
 
     @staticmethod
     def start(max_lengths: Sequence[int], n_best: int, device: torch.device) -> "_Beams":
@@ -91,11 +93,15 @@ class _Beams:
             torch.tensor(max_lengths, device=device),
             torch.full((sentences, n_best), -torch.inf, device=device),
             torch.zeros(sentences, 1, device=device),
-            torch.full((sentences, 1), BOS_ID, device=device),
+            torch.arange(sentences, device=device)[:, None],
         )
 
+    def of_rows(self) -> Tensor:
+        """Returns [R]: which of the batch the sentence of each row is."""
+        return self.sentence[:, None].expand_as(self.rows)[self.rows != NO_ROW]
+
     def select(self, chosen: Tensor) -> None:
-        """Keeps the sentences at these indices."""
+        """Keeps the sentences at these indices; rows keep their numbers."""
         for name, value in vars(self).items():
             setattr(self, name, value.index_select(0, chosen))
 
@@ -115,12 +121,11 @@ class _Trace:
         if self.rules:
             self.prefixes = torch.cat([self.prefixes[rows], tokens[:, None]], dim=1)
 
-    def apply_rules(self, log_probs: Tensor, sentence: Tensor) -> None:
-        """Changes log_probs [A * w, V] in place; sentence: [A]."""
-        if self.rules:
-            sentences = sentence.repeat_interleave(len(log_probs) // len(sentence))
-            for rule in self.rules:
-                rule(log_probs, self.prefixes, sentences)
+    def apply_rules(self, log_probs: Tensor, beams: "_Beams") -> None:
+        """Changes log_probs [R, V] in place."""
+        sentences = beams.of_rows() if self.rules else beams.sentence
+        for rule in self.rules:
+            rule(log_probs, self.prefixes, sentences)
 
     def final(self, sums: Tensor) -> Tensor:
         """Returns the scores of hypotheses that end in the step now in progress."""
@@ -155,18 +160,17 @@ def _walk_back(steps: list[tuple[list[int], list[int]]], row: int, last: int) ->
 
 
 def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace, lookahead: float) -> None:
+    last = torch.full((len(beams.rows),), BOS_ID, device=beams.rows.device)  # [R]: the last token of each row
     while True:
-        width = beams.sums.shape[1]
-        log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A * w, V]
-        trace.apply_rules(log_probs, beams.sentence)
-        sums, tokens, parents = _candidates(log_probs, beams.sums, beam_size)  # [A, 2W]
-        first_rows = torch.arange(len(beams.sentence), device=sums.device)[:, None] * width
+        log_probs = model.step(last, state).log_softmax(1)  # [R, V]
+        trace.apply_rules(log_probs, beams)
+        sums, tokens, parents = _candidates(log_probs, beams, beam_size)  # [A, 2W]
         ends, goes_on = _split(sums, tokens, beams.limit[:, None] == len(trace.steps) + 1, beam_size)
 
         sentence, column = ends.nonzero(as_tuple=True)
         if len(sentence):
-            scores, rows = trace.final(sums), parents + first_rows
-            trace.end(beams.sentence[sentence], scores[ends], rows[ends], tokens[ends])
+            scores = trace.final(sums)
+            trace.end(beams.sentence[sentence], scores[ends], parents[ends], tokens[ends])
             scores = scores.masked_fill(~ends | (tokens != EOS_ID), -torch.inf)
             n_best = beams.finished.shape[1]
             beams.finished = torch.cat([beams.finished, scores], dim=1).topk(n_best, dim=1).values
@@ -179,15 +183,19 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
         if not width:
             return
         columns = goes_on.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :width]
-        beams.sums = sums.masked_fill(~goes_on, -torch.inf).gather(1, columns)
-        beams.tokens = tokens.masked_fill(~goes_on, EOS_ID).gather(1, columns)  # NO_TOKEN is no token for the model
-        rows = (parents + first_rows).gather(1, columns)
-        if not survivors.all():
-            stays = survivors.nonzero().flatten()
+        there = goes_on.gather(1, columns)  # [A, w]
+        beams.sums = sums.gather(1, columns).masked_fill(~there, -torch.inf)
+        tokens = tokens.gather(1, columns)
+        parents = parents.gather(1, columns).masked_fill(~there, NO_ROW)
+        stays = survivors.nonzero().flatten()
+        if len(stays) > MOST_LIVE * len(survivors):  # moving the others' memory would cost more than it saves
+            stays = None
+        else:
             beams.select(stays)
-            rows = rows.index_select(0, stays)
-        trace.advance(rows.flatten(), beams.tokens.flatten())
-        state.select(rows)
+            there, tokens, parents = there[stays], tokens[stays], parents[stays]
+        beams.rows, last = number_rows(there), tokens[there]
+        trace.advance(parents[there], last)
+        state.select(parents, stays)
 
 
 def _divisor(limit: Tensor, shortest: int, lookahead: float, length_penalty: float) -> Tensor:
@@ -199,24 +207,25 @@ def _divisor(limit: Tensor, shortest: int, lookahead: float, length_penalty: flo
     return (length**length_penalty)[:, None]
 
 
-def _candidates(log_probs: Tensor, sums: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns each sentence's best 2W continuations by falling sum: sums, tokens and parents (0..w-1), each [A, 2W].
+def _candidates(log_probs: Tensor, beams: _Beams, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns each sentence's best 2W continuations by falling sum: sums, tokens and parent rows, each [A, 2W].
 
-    log_probs: [A * w, V]; sums: [A, w]. Each hypothesis ends at most once, so that among 2W at least W go on. One that
-    no token may continue has NO_TOKEN as its only continuation, at no cost.
+    log_probs: [R, V]. Each hypothesis ends at most once, so that among 2W at least W go on. One that no token may
+    continue has NO_TOKEN as its only continuation, at no cost.
     """
     allowed = log_probs[:, EOS_ID:]  # <pad>, <unk> and <s> come before </s>
     count = min(beam_size + 1, allowed.shape[1])  # more of one row cannot be needed
-    gains, tokens = allowed.topk(count, dim=1)  # [A * w, count]
+    gains, tokens = allowed.topk(count, dim=1)  # [R, count]
     tokens += EOS_ID
     stuck = ~(gains[:, 0] > -torch.inf)  # true for NaN as well
     if stuck.any():
         gains[stuck], tokens[stuck] = -torch.inf, NO_TOKEN
         gains[stuck, 0] = 0
-    totals = (sums.view(-1, 1) + gains).view(len(sums), -1)  # [A, w * count]
+    rows = beams.rows.clamp_min(0)  # whatever is in cells of no hypothesis, their sums are -inf
+    totals = (beams.sums[:, :, None] + gains[rows]).flatten(1)  # [A, w * count]
     totals, order = totals.sort(dim=1, descending=True, stable=True)
-    order = order[:, : 2 * beam_size]
-    return totals[:, : 2 * beam_size], tokens.view(len(sums), -1).gather(1, order), order // count
+    totals, order = totals[:, : 2 * beam_size], order[:, : 2 * beam_size]
+    return totals, tokens[rows].flatten(1).gather(1, order), rows.gather(1, order // count)
 
 
 def _split(sums: Tensor, tokens: Tensor, at_limit: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
@@ -235,23 +244,23 @@ def _split(sums: Tensor, tokens: Tensor, at_limit: Tensor, beam_size: int) -> tu
 
 def _search_greedily(model: Model, state: State, beams: _Beams, trace: _Trace) -> None:
     """The lean form for one hypothesis a sentence, which ends at its first </s>."""
+    tokens = torch.full((len(beams.rows),), BOS_ID, device=beams.rows.device)
     while True:
-        log_probs = model.step(beams.tokens.flatten(), state).log_softmax(1)  # [A, V]
-        trace.apply_rules(log_probs, beams.sentence)
-        gains, tokens = log_probs[:, EOS_ID:].max(dim=1, keepdim=True)
+        log_probs = model.step(tokens, state).log_softmax(1)  # [A, V]
+        trace.apply_rules(log_probs, beams)
+        gains, tokens = log_probs[:, EOS_ID:].max(dim=1)  # [A]
         tokens += EOS_ID
         stuck = ~(gains > -torch.inf)
         tokens = tokens.masked_fill(stuck, NO_TOKEN)
-        beams.sums = beams.sums + gains.masked_fill(stuck, 0)
-        beams.tokens = tokens
-        ends = (tokens <= EOS_ID).flatten() | (beams.limit == len(trace.steps) + 1)
+        beams.sums = beams.sums + gains.masked_fill(stuck, 0)[:, None]
+        ends = (tokens <= EOS_ID) | (beams.limit == len(trace.steps) + 1)
         rows = torch.arange(len(tokens), device=tokens.device)
         if ends.any():
-            sums, tokens = beams.sums.flatten(), tokens.flatten()
-            trace.end(beams.sentence[ends], trace.final(sums[ends]), rows[ends], tokens[ends])
+            trace.end(beams.sentence[ends], trace.final(beams.sums[ends, 0]), rows[ends], tokens[ends])
             rows = rows[~ends]
             if not len(rows):
                 return
             beams.select(rows)
-            state.select(rows[:, None])
-        trace.advance(rows, beams.tokens.flatten())
+            tokens = tokens[rows]
+            state.select(rows[:, None], rows)
+        trace.advance(rows, tokens)

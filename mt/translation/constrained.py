@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from mt.model.state import NO_ROW
 from mt.tokenizer import BOS_ID, EOS_ID
 from mt.translation.beam import Hypothesis, Model
 from mt.translation.phrases import Phrase
@@ -78,13 +80,16 @@ def constrained_search(
         begin = _Partial(row=index, missing=tuple(range(len(own))))
         limit += sum(len(phrase.text) + 1 for phrase in own)
         sentences.append(_Sentence(own, limit, max(beam_size, 3 * len(own) + 2), [begin]))
-    state = model.start(memory, layout)
-    length = 0
+    state, device = model.start(memory, layout), memory.device
+    length, lines = 0, list(range(len(sentences)))  # of the state's sentences
     while rows := [(index, partial) for index, s in enumerate(sentences) for partial in s.live]:
         length += 1
-        device = memory.device
         if length > 1:
-            state.select(torch.tensor([[partial.row] for _, partial in rows], device=device))
+            live = [index for index, s in enumerate(sentences) if s.live]
+            parents = [torch.tensor([partial.row for partial in sentences[index].live]) for index in live]
+            chosen = None if live == lines else torch.tensor([lines.index(index) for index in live], device=device)
+            state.select(pad_sequence(parents, batch_first=True, padding_value=NO_ROW).to(device), chosen)
+            lines = live
         last = torch.tensor([partial.tokens[-1] if partial.tokens else BOS_ID for _, partial in rows], device=device)
         log_probs = model.step(last, state).log_softmax(1)  # [R, V]
         log_probs[:, :EOS_ID] = -torch.inf

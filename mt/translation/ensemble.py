@@ -26,9 +26,9 @@ class States:
     def __init__(self, of_models: list[DecoderState]) -> None:
         self.of_models = of_models
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
         for state in self.of_models:
-            state.select(rows)
+            state.select(rows, sentences)
 
 
 class Ensemble:

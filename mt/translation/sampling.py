@@ -56,7 +56,7 @@ def sample(
     """
     state, device = model.start(memory, layout), memory.device
     sentences = torch.arange(len(max_lengths), device=device).repeat_interleave(count)  # [R]
-    state.select(sentences[:, None])
+    state.select(sentences[:, None], sentences)
     row_of = torch.arange(len(sentences))  # where the live rows were at the beginning
     limits = torch.tensor(max_lengths).repeat_interleave(count)
     generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
@@ -91,7 +91,7 @@ def sample(
             stays = stays.to(device)
             sentences, tokens, prefixes = sentences[stays], tokens[stays], prefixes[stays]
             if len(row_of):
-                state.select(stays[:, None])
+                state.select(stays[:, None], stays)
     lengths = [max(len(words) + done, 1) for words, done in zip(written, finished, strict=True)]
     found = [
         Hypothesis(words, float(total) / length**length_penalty, done)

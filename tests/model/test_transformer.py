@@ -11,6 +11,7 @@ from mt.model.attention import attend_explicit, attend_grouped, attend_padded
 from mt.model.dropout import Dropout, seed_dropout
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.layout import Layout
+from mt.model.state import NO_ROW
 from mt.model.transformer import Transformer
 
 SHAPES = [
@@ -107,14 +108,14 @@ def test_a_second_batch_of_other_sizes_equals_a_fresh_model(settings):
     used, fresh = build(**settings), build(**settings)
     first, second = streams([9, 2, 700], [30, 1, 5]), streams([4, 4], [3, 8])
     used(*first)
-    state = used.start(used.encode(*first[:2]), first[1], 3)
+    state = used.start(used.encode(*first[:2]), first[1])
     for _ in range(20):
-        used.step(torch.full((9,), 7), state)
+        used.step(torch.full((3,), 7), state)
     assert torch.equal(used(*second), fresh(*second))
-    states = [model.start(model.encode(*second[:2]), second[1], 2) for model in (used, fresh)]
+    states = [model.start(model.encode(*second[:2]), second[1]) for model in (used, fresh)]
     for token in (2, 9, 11):
         logits = [
-            model.step(torch.full((4,), token), state) for model, state in zip((used, fresh), states, strict=True)
+            model.step(torch.full((2,), token), state) for model, state in zip((used, fresh), states, strict=True)
         ]
         assert torch.equal(*logits)
 
@@ -125,7 +126,7 @@ def test_cached_steps_equal_full_decoding(settings):
     source, source_layout, target, target_layout = streams([3, 7, 5], [20, 20, 20])
     memory = model.encode(source, source_layout)
     full = model.logits(model.decode(target, target_layout, memory, source_layout)).view(3, 20, -1)
-    state = model.start(memory, source_layout, 1)
+    state = model.start(memory, source_layout)
     for position in range(20):
         logits = model.step(target.view(3, 20)[:, position], state)
         torch.testing.assert_close(logits, full[:, position], rtol=0, atol=1e-11)
@@ -135,15 +136,22 @@ def test_a_reordered_cache_equals_full_decoding():
     model = build()
     source, source_layout, _, _ = streams([3, 7, 5], [1])
     memory = model.encode(source, source_layout)
-    state = model.start(memory, source_layout, 2)
+    state = model.start(memory, source_layout)
     generator = torch.Generator().manual_seed(5)
-    prefixes = [[] for _ in range(6)]
-    owners = [0, 0, 1, 1, 2, 2]
-    plan = {2: [1, 0, 3, 3, 4, 5], 5: [2, 3, 5, 4], 8: [3, 3, 2, 2, 1, 0], 10: [4]}  # swap, drop a sentence, repeat
-    for position in range(12):
+    prefixes, owners = [[], [], []], [0, 1, 2]
+    plan = {
+        1: ([[0, 0, 0], [1, 1, NO_ROW], [2, NO_ROW, 2]], None),  # branch, unevenly
+        2: ([[1, 0, 1], [4, NO_ROW, 3], [5, 5, 6]], None),  # swap and repeat
+        5: ([[1, 2, 0], [NO_ROW, NO_ROW, NO_ROW], [7, 6, 5]], None),  # one without any stays for a while
+        7: ([[4, 3], [0, 2]], [2, 0]),  # narrower; sentences change places, one leaves
+        9: ([[3], [3], [0]], [1, 1, 0]),  # a sentence twice
+        30: ([[2, 2, 2, 2]], [2]),
+    }
+    for position in range(45):  # past the first slots
         if position in plan:
-            rows = plan[position]
-            state.select(torch.tensor(rows))
+            lines, sentences = plan[position]
+            state.select(torch.tensor(lines), sentences and torch.tensor(sentences))
+            rows = [row for line in lines for row in line if row != NO_ROW]
             prefixes, owners = [list(prefixes[r]) for r in rows], [owners[r] for r in rows]
         tokens = torch.randint(4, 40, (len(prefixes),), generator=generator)
         logits = model.step(tokens, state)

@@ -67,7 +67,7 @@ def test_log_probabilities_equal_the_plain_model(settings):
     packed = model.logits(model(source, source_layout, target, target_layout)).log_softmax(1)
     np.testing.assert_allclose(packed.detach().numpy(), np.concatenate(expected), rtol=0, atol=1e-10)
 
-    state = model.start(model.encode(source, source_layout), source_layout, 1)  # step by step, all in one batch
+    state = model.start(model.encode(source, source_layout), source_layout)  # step by step, all in one batch
     for position in range(max(target_layout.lengths)):
         tokens = torch.tensor([t[position] if position < len(t) else 4 for t in targets])
         stepped = model.step(tokens, state).log_softmax(1).numpy()

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import torch
 
+from mt.model.state import NO_ROW
 from mt.tokenizer import EOS_ID
 
 
@@ -15,8 +16,8 @@ class Prefixes:
     def __init__(self, rows):
         self.rows = rows
 
-    def select(self, rows):
-        self.rows = [self.rows[row] for row in rows.tolist()]
+    def select(self, rows, sentences=None):
+        self.rows = [self.rows[row] for row in rows.flatten().tolist() if row != NO_ROW]
 
 
 class TableModel:
@@ -25,8 +26,8 @@ class TableModel:
     def __init__(self, log_probs):
         self.log_probs, self.rows_seen = log_probs, 0
 
-    def start(self, memory, layout, beam_size):
-        return Prefixes([(sentence, None) for sentence in memory.tolist() for _ in range(beam_size)])
+    def start(self, memory, layout):
+        return Prefixes([(sentence, None) for sentence in memory.tolist()])
 
     def step(self, tokens, state):
         state.rows = [

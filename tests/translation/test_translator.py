@@ -10,6 +10,7 @@ import torch
 from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mt.model.layout import Layout
+from mt.model.state import NO_ROW
 from mt.model.transformer import Transformer
 from mt.tokenizer import BOS_ID, EOS_ID, UNK_ID, train_tokenizers
 from mt.translation.beam import beam_search
@@ -220,13 +221,13 @@ class WithoutCache:
     def __init__(self, model):
         self.model = model
 
-    def start(self, memory, layout, beam_size):
+    def start(self, memory, layout):
         self.memories = memory.split(layout.lengths)
-        self.rows = [(i, []) for i in range(len(layout.lengths)) for _ in range(beam_size)]
+        self.rows = [(i, []) for i in range(len(layout.lengths))]
         return self
 
-    def select(self, rows):
-        self.rows = [self.rows[row] for row in rows.tolist()]
+    def select(self, rows, sentences=None):
+        self.rows = [self.rows[row] for row in rows.flatten().tolist() if row != NO_ROW]
 
     def step(self, tokens, state):
         self.rows = [(i, [*prefix, token]) for (i, prefix), token in zip(self.rows, tokens.tolist(), strict=True)]
