@@ -210,6 +210,7 @@ class DecodeConfig:
     beam_size: int = 5  # 1 is greedy search
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
     lookahead: float = 0.2  # share of the length left that a live hypothesis may yet fill at no cost; 1: exact search
+    margin: float = 3.5  # a hypothesis so many nats less likely than the best (or n-th best) is given up; 0: never
     coverage_penalty: float = 0.0  # beta: among finished hypotheses those win that looked at all of the source; 0: off
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
     repetition_penalty: float = 1.0  # multiplies the log probabilities of tokens that the output holds; 1: off
@@ -219,12 +220,13 @@ class DecodeConfig:
     max_length_ratio: float = 2.0  # longest output = ratio * source tokens + max_length_offset
     max_length_offset: int = 10
     max_source_tokens: int = 1024  # longer sources are cut, and flagged
-    batch_tokens: int = 8192  # source tokens times beam (or samples) in one search batch
+    batch_tokens: int = 16384  # source tokens times beam (or samples) in one search batch
 
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)
         _in_range("decode", "length_penalty", self.length_penalty, 0, 10)
         _in_range("decode", "lookahead", self.lookahead, 0, 1)
+        _in_range("decode", "margin", self.margin, 0)
         _in_range("decode", "coverage_penalty", self.coverage_penalty, 0, 10)
         _in_range("decode", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         _in_range("decode", "repetition_penalty", self.repetition_penalty, 1, 100)

@@ -104,7 +104,7 @@ def sentences_to_verify(config: TrainConfig, run_dir: Path, count: int, file: Pa
 
 def verify(translator: Translator, consume: Consume, sentences: Sentences, target_language: str) -> Verification:
     """Returns how the exported model's translations compare with our own, which are made on the CPU in float32."""
-    exact = Translator(translator.model, translator.tokenizers, replace(translator.decode, lookahead=1.0))
+    exact = Translator(translator.model, translator.tokenizers, replace(translator.decode, lookahead=1.0, margin=0.0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of long and unfinished sentences, twice
         ours = exact.translate_best(sentences.sources)

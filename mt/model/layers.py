@@ -41,20 +41,20 @@ class SelfAttention(nn.Module):
         mixed = attend(q, k, v, layout, layout, causal, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]: the heads side by side
 
-    def step(self, x: Tensor, rotation: Rotation | None, grid: Grid, cache: Tensor, bias: Tensor | None) -> Tensor:
-        """One new token per row: x [R, D]; cache [2, B*H, C, K], whose last W slots its keys and values become.
+    def step(
+        self, x: Tensor, rotation: Rotation | None, grid: Grid, own: tuple[Tensor, Tensor], bias: Tensor | None
+    ) -> Tensor:
+        """One new token per row: x [R, D]; own keys and values [B*H, C, K], whose last W slots are those of x.
 
         bias: [B*H, W, C], -inf at slots that are not a row's; None: all are.
         """
-        slots, head_size = cache.shape[2:]
-        fused = grid.fused_to_cells(self.query_key_value(x), head_size)  # [3, B*H, W, K]
-        q, new = fused[0], fused[1:]
+        head_size = own[0].shape[2]
+        q, new_keys, new_values = grid.fused_to_cells(self.query_key_value(x), head_size)  # 3 x [B*H, W, K]
         if rotation is not None:
-            q, keys = rotation.turn(fused[:2])
-            new = keys, fused[2]
-        for part, own in zip(cache, new, strict=True):
-            part[:, slots - grid.width :] = own
-        return self.output(grid.to_rows(attend_step(q, *cache, bias)))
+            q, new_keys = rotation.turn(torch.stack((q, new_keys)))
+        for cache, new in zip(own, (new_keys, new_values), strict=True):
+            cache[:, -grid.width :] = new
+        return self.output(grid.to_rows(attend_step(q, *own, bias)))
 
 
 class CrossAttention(nn.Module):
@@ -77,10 +77,10 @@ class CrossAttention(nn.Module):
         mixed = attend(q, k, v, layout, memory_layout, False, self.dropout)
         return self.output(mixed.flatten(1))  # [N, H, K] -> [N, D]
 
-    def step(self, x: Tensor, grid: Grid, cache: Tensor, bias: Tensor | None) -> Tensor:
-        """x [R, D]; cache [2, B*H, S, K] of keys and values; bias [B*H, 1, S]."""
-        q = grid.to_cells(self.query(x), cache.shape[3])
-        return self.output(grid.to_rows(attend_step(q, *cache, bias)))
+    def step(self, x: Tensor, grid: Grid, memory: tuple[Tensor, Tensor], bias: Tensor | None) -> Tensor:
+        """x [R, D]; memory: keys and values [B*H, S, K]; bias [B*H, 1, S]."""
+        q = grid.to_cells(self.query(x), memory[0].shape[2])
+        return self.output(grid.to_rows(attend_step(q, *memory, bias)))
 
 
 class FeedForward(nn.Module):
@@ -163,18 +163,18 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         rotation: Rotation | None,
         grid: Grid,
-        self_cache: Tensor,
-        self_bias: Tensor | None,
-        memory_cache: Tensor,
+        own: tuple[Tensor, Tensor],
+        own_bias: Tensor | None,
+        memory: tuple[Tensor, Tensor],
         memory_bias: Tensor | None,
     ) -> Tensor:
         """The same for one new token per row, the T-th of its sentence.
 
-        self_cache: [2, B*H, C, K], the last slots still empty; memory_cache: [2, B*H, S, K].
+        own: keys and values [B*H, C, K], the last slots still empty; memory: [B*H, S, K].
         """
-        change = self.self_attention.step(self.around_self.before(x), rotation, grid, self_cache, self_bias)
+        change = self.self_attention.step(self.around_self.before(x), rotation, grid, own, own_bias)
         x = self.around_self.after(x, change)
         x = self.around_cross.after(
-            x, self.cross_attention.step(self.around_cross.before(x), grid, memory_cache, memory_bias)
+            x, self.cross_attention.step(self.around_cross.before(x), grid, memory, memory_bias)
         )
         return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 NO_ROW = -1
 SLOTS = 64  # by which the cache grows
@@ -57,36 +58,43 @@ class DecoderState:
     says which slots are not theirs. So nothing of the cache moves when a hypothesis takes another's place, and the
     queries of a sentence meet their keys in one product.
 
-    memory_cache: [L, 2, B*H, S, K], computed once; memory_bias: [B*H, 1, S], 0 at tokens and -inf at padding, None
-    where there is no padding;
-    self_cache: [L, 2, B*H, C, K], of which the first `used` slots are filled; unseen: [B, W, C], 0 at slots of a
-    hypothesis and -inf at others, None while each sentence has had one hypothesis.
+    memory: keys and values [B*H, S, K] of each layer, computed once; memory_bias: [B*H, 1, S], 0 at tokens and -inf at
+    padding, None where there is no padding;
+    own: keys and values [B*H, C, K] of each layer, of which the first `used` slots are filled; unseen: [B, W, C], 0 at
+    slots of a hypothesis and -inf at others, None while each sentence has had one hypothesis.
     """
 
-    def __init__(self, memory_cache: Tensor, memory_mask: Tensor) -> None:
-        """memory_cache: [L, 2, B, H, S, K]; memory_mask: [B, S], True at tokens. Each sentence begins with one row."""
-        layers, _, sentences, self.n_heads, _, head_size = memory_cache.shape
-        self.memory_cache = memory_cache.flatten(2, 3)
+    def __init__(self, memory: list[tuple[Tensor, Tensor]], memory_mask: Tensor) -> None:
+        """memory: keys and values [B, H, S, K] of each layer; memory_mask: [B, S], True at tokens.
+
+        Each sentence begins with one row.
+        """
+        first, device = memory[0][0], memory_mask.device
+        sentences, self.n_heads = first.shape[:2]
+        self.memory = [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in memory]
         self.memory_bias = None
         if not memory_mask.all():
-            bias = memory_cache.new_zeros(sentences, self.n_heads, 1, memory_mask.shape[1])
+            bias = first.new_zeros(sentences, self.n_heads, 1, first.shape[2])
             self.memory_bias = bias.masked_fill_(~memory_mask[:, None, None], -torch.inf).flatten(0, 1)
-        self.self_cache = memory_cache.new_empty(layers, 2, sentences * self.n_heads, SLOTS, head_size)
+        self.capacity = SLOTS
+        empty = [first.new_empty(sentences * self.n_heads, SLOTS, first.shape[3]) for _ in range(2 * len(memory))]
+        self.own = list(zip(empty[::2], empty[1::2], strict=True))
         self.unseen: Tensor | None = None
-        self.grid = Grid.of(torch.arange(sentences, device=memory_cache.device)[:, None], self.n_heads)
+        self.grid = Grid.of(torch.arange(sentences, device=device)[:, None], self.n_heads)
         self.used = self.length = 0  # slots, steps
 
     def grow(self) -> Tensor | None:
         """Makes room for one more token of each hypothesis; returns the bias [B*H, W, used] of scores over slots."""
         self.length += 1
         first, self.used = self.used, self.used + self.grid.width
-        more = max(SLOTS, self.used - self.self_cache.shape[3]) if self.used > self.self_cache.shape[3] else 0
+        more = max(SLOTS, self.used - self.capacity) if self.used > self.capacity else 0
         if more:
-            self.self_cache = torch.nn.functional.pad(self.self_cache, (0, 0, 0, more))
+            self.capacity += more
+            self.own = [(pad(keys, (0, 0, 0, more)), pad(values, (0, 0, 0, more))) for keys, values in self.own]
         if self.unseen is None:
             return None
         if more:
-            self.unseen = torch.nn.functional.pad(self.unseen, (0, more), value=-torch.inf)
+            self.unseen = pad(self.unseen, (0, more), value=-torch.inf)
         self.unseen[:, :, first : self.used].diagonal(dim1=1, dim2=2).zero_()
         bias = self.unseen[:, None, :, : self.used].expand(-1, self.n_heads, -1, -1)
         return bias.reshape(-1, self.grid.width, self.used)
@@ -99,7 +107,7 @@ class DecoderState:
         """
         cells = self.grid.cell_of_row[rows.clamp_min(0)]  # [B', W']
         if self.unseen is None and rows.shape[1] > 1:
-            self.unseen = self.self_cache.new_full((len(self.grid.cell_of_row), 1, self.self_cache.shape[3]), -torch.inf)
+            self.unseen = self.own[0][0].new_full((len(self.grid.cell_of_row), 1, self.capacity), -torch.inf)
             self.unseen[:, :, : self.used] = 0
         if self.unseen is not None:
             self.unseen = self.unseen.flatten(0, 1)[cells]  # [B', W', C]
@@ -107,10 +115,16 @@ class DecoderState:
         if sentences is None:
             return
         heads = (sentences[:, None] * self.n_heads + torch.arange(self.n_heads, device=rows.device)).flatten()
-        self.memory_cache = self.memory_cache.index_select(2, heads)
-        self.self_cache = self.self_cache.index_select(2, heads)
+        self.memory = [(keys.index_select(0, heads), values.index_select(0, heads)) for keys, values in self.memory]
+        self.own = [(self._filled(keys, heads), self._filled(values, heads)) for keys, values in self.own]
         if self.memory_bias is not None:
             self.memory_bias = self.memory_bias.index_select(0, heads)
+
+    def _filled(self, cache: Tensor, heads: Tensor) -> Tensor:
+        """Returns a cache of these [B'*H] of [B*H], of which what is not filled is not copied."""
+        chosen = cache.new_empty(len(heads), *cache.shape[1:])
+        torch.index_select(cache[:, : self.used], 0, heads, out=chosen[:, : self.used])
+        return chosen
 
 
 def number_rows(there: Tensor) -> Tensor:

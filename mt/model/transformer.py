@@ -144,11 +144,11 @@ class Transformer(nn.Module):
     @torch.inference_mode()
     def start(self, memory: Tensor, layout: Layout) -> DecoderState:
         """Returns the state before the first step: a row for each of the B sentences of memory [N_src, D]."""
-        caches = []
+        memories = []
         for layer in self.decoder_layers:
-            pair = [layout.pad(part).transpose(1, 2) for part in layer.cross_attention.project_memory(memory)]
-            caches.append(torch.stack(pair))  # [2, B, H, S, K]
-        return DecoderState(torch.stack(caches), layout.mask)
+            keys, values = (layout.pad(part).transpose(1, 2) for part in layer.cross_attention.project_memory(memory))
+            memories.append((keys.contiguous(), values.contiguous()))  # [B, H, S, K]
+        return DecoderState(memories, layout.mask)
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -157,9 +157,9 @@ class Transformer(nn.Module):
         positions = tokens.new_full((1,), state.length - 1)  # the same for all rows
         x = self.target_embedding(tokens, positions, state.length)  # [R, D]
         rotation = self._rotation(positions, x.dtype)
-        for index, layer in enumerate(self.decoder_layers):
-            own = state.self_cache[index, ..., : state.used, :]
-            x = layer.step(x, rotation, state.grid, own, bias, state.memory_cache[index], state.memory_bias)
+        for layer, (keys, values), memory in zip(self.decoder_layers, state.own, state.memory, strict=True):
+            own = keys[:, : state.used], values[:, : state.used]
+            x = layer.step(x, rotation, state.grid, own, bias, memory, state.memory_bias)
         return self.logits(self.decoder_norm(x))
 
     def weights(self) -> "OrderedDict[str, Tensor]":

@@ -6,7 +6,8 @@ state.select(rows, sentences), so that an ensemble or a table in a test fits the
 score = sum of log probabilities / length^alpha, where length counts </s>; alpha is the length penalty. A hypothesis is
 given up when it could not win even if all further tokens were certain. How many those may be is `lookahead`, a share of
 the length that is left: with 1 the search stops only when no live hypothesis can still win (Huang et al. 2017, "When to
-Finish?"), with 0 when none would win by ending at once.
+Finish?"), with 0 when none would win by ending at once. One that is `margin` nats less likely than the n_best-th of its
+step is given up as well (Freitag and Al-Onaizan 2017, absolute threshold pruning).
 """
 
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ def beam_search(
     n_best: int = 1,
     rules: Sequence[Rule] = (),
     lookahead: float = 1.0,
+    margin: float = torch.inf,
 ) -> list[list[Hypothesis]]:
     """Returns for each of B sentences up to n_best different hypotheses: finished ones first, then by falling score.
 
@@ -71,7 +73,7 @@ def beam_search(
         if beam_size == 1:
             _search_greedily(model, state, beams, trace)
         else:
-            _search(model, state, beams, beam_size, trace, lookahead)
+            _search(model, state, beams, beam_size, trace, lookahead, margin)
     return trace.best(n_best)
 
 
@@ -159,7 +161,9 @@ def _walk_back(steps: list[tuple[list[int], list[int]]], row: int, last: int) ->
     return tokens[::-1]
 
 
-def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace, lookahead: float) -> None:
+def _search(
+    model: Model, state: State, beams: _Beams, beam_size: int, trace: _Trace, lookahead: float, margin: float
+) -> None:
     last = torch.full((len(beams.rows),), BOS_ID, device=beams.rows.device)  # [R]: the last token of each row
     while True:
         log_probs = model.step(last, state).log_softmax(1)  # [R, V]
@@ -177,6 +181,8 @@ def _search(model: Model, state: State, beams: _Beams, beam_size: int, trace: _T
         # log probabilities only fall, so no continuation of so many tokens can score more than sum / length^alpha
         divisor = _divisor(beams.limit, len(trace.steps) + 2, lookahead, trace.length_penalty)
         goes_on &= sums / divisor > beams.finished[:, -1:]
+        nth = min(beams.finished.shape[1], sums.shape[1]) - 1
+        goes_on &= sums > sums[:, nth : nth + 1] - margin
 
         survivors = goes_on.sum(1)  # [A]
         width = int(survivors.max())

@@ -311,7 +311,8 @@ class Translator(LineTranslator):
                 beam = width, decode.length_penalty, phrases, self.speller.glues
                 group = constrained_search(*start, *beam, count, rules, decode.lookahead)
             else:
-                group = beam_search(*start, width, decode.length_penalty, count, rules, decode.lookahead)
+                margin = decode.margin or math.inf
+                group = beam_search(*start, width, decode.length_penalty, count, rules, decode.lookahead, margin)
             for own, more in zip(found, group, strict=True):
                 own += [h for h in more if h.tokens not in [known.tokens for known in own]]
             diversity.next_group()

@@ -32,11 +32,19 @@ def from_table(table, vocabulary_size=9):
 
 
 def search(
-    model, max_lengths, beam_size, length_penalty, n_best=1, sentences=None, no_repeat_ngram_size=0, lookahead=1.0
+    model,
+    max_lengths,
+    beam_size,
+    length_penalty,
+    n_best=1,
+    sentences=None,
+    no_repeat_ngram_size=0,
+    lookahead=1.0,
+    margin=math.inf,
 ):
     memory = torch.arange(len(max_lengths)) if sentences is None else torch.tensor(sentences)
     rules = [NoRepeatedNgram(no_repeat_ngram_size)] if no_repeat_ngram_size else []
-    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, rules, lookahead)
+    return beam_search(model, memory, None, max_lengths, beam_size, length_penalty, n_best, rules, lookahead, margin)
 
 
 def brute_force(log_probs, sentence, vocabulary_size, max_length, length_penalty):
@@ -55,7 +63,16 @@ def repeats_an_ngram(tokens, size):
 
 
 def plain_beam_search(
-    log_probs, sentence, vocabulary_size, max_length, beam_size, length_penalty, no_repeat_ngram_size=0, given_up=None
+    log_probs,
+    sentence,
+    vocabulary_size,
+    max_length,
+    beam_size,
+    length_penalty,
+    no_repeat_ngram_size=0,
+    given_up=None,
+    n_best=1,
+    margin=math.inf,
 ):
     """Beam search by the book, for one sentence, without early stopping; (unfinished, -score, tokens), best first.
 
@@ -74,6 +91,8 @@ def plain_beam_search(
         last = candidates[:beam_size]
         ends += [(False, -total / length**length_penalty, list(p)) for total, p, t in last if t == EOS_ID]
         beams = [(total, (*p, t)) for total, p, t in candidates if t != EOS_ID][:beam_size]
+        if length < max_length:
+            beams = [beam for beam in beams if beam[0] > candidates[n_best - 1][0] - margin]
         if given_up and length < max_length:
             beams = [beam for beam in beams if not given_up(length, beam[0], sorted(-end[1] for end in ends))]
     ends += [(True, -total / max_length**length_penalty, list(prefix)) for total, prefix in beams]
@@ -184,6 +203,21 @@ def test_lookahead_is_how_far_a_hypothesis_may_go_at_no_cost(n_best, lookahead):
     elif lookahead == 0 and n_best == 1:
         assert different > 0
     assert rows_seen < 50 * (1 + 14 * 4)
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_a_hypothesis_far_behind_the_best_is_given_up(n_best):
+    rows_seen = {}
+    for margin in (1.0, 2.5, math.inf):
+        rows_seen[margin] = 0
+        for seed in range(25):
+            log_probs = random_log_probs(seed, 9, 2.0)
+            model = TableModel(log_probs)
+            (found,) = search(model, [12], 4, 1.0, n_best, margin=margin)
+            expected = plain_beam_search(log_probs, 0, 9, 12, 4, 1.0, n_best=n_best, margin=margin)[:n_best]
+            assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
+            rows_seen[margin] += model.rows_seen
+    assert rows_seen[1.0] < rows_seen[2.5] < rows_seen[math.inf]
 
 
 def test_beam_1_is_greedy():

@@ -35,7 +35,7 @@ def make(tokenizers, tmp_path):
     def make(model=None, **decode):
         model = model or random_model(RICH, tokenizers)
         save_ctranslate2_model(tmp_path, model.config, model.state_dict(), tokenizers, 1100, "float32")
-        settings = DecodeConfig(**{"lookahead": 1.0, **decode})  # as CTranslate2 searches here
+        settings = DecodeConfig(**{"lookahead": 1.0, "margin": 0.0, **decode})  # as CTranslate2 searches here
         return Translator(model, tokenizers, settings), CTranslate2Translator(
             tmp_path, tokenizers, settings, "cpu", EXHAUSTIVE
         )
@@ -111,8 +111,10 @@ def test_batches_and_neighbours_change_nothing(make, monkeypatch):
     assert theirs.translate([]) == []
 
 
-@pytest.mark.parametrize(("beam_size", "patience"), [(1, PATIENCE), (4, PATIENCE), (4, EXHAUSTIVE)])
-def test_each_source_has_its_own_longest_output(make, tokenizers, beam_size, patience):
+@pytest.mark.parametrize(
+    ("beam_size", "n_best", "patience"), [(1, 1, PATIENCE), (4, 1, PATIENCE), (4, 4, PATIENCE), (4, 4, EXHAUSTIVE)]
+)
+def test_each_source_has_its_own_longest_output(make, tokenizers, beam_size, n_best, patience):
     model = random_model(RICH, tokenizers)
     with torch.no_grad():
         model.output_bias[EOS_ID] += 4  # some outputs end in time
@@ -120,12 +122,12 @@ def test_each_source_has_its_own_longest_output(make, tokenizers, beam_size, pat
     theirs._patience = patience
     texts = sentences(25, seed=6)
     lengths = theirs.count_tokens(texts)
-    found = theirs.translate_n_best(texts, beam_size)
+    found = theirs.translate_n_best(texts, n_best)
     for length, translations in zip(lengths, found, strict=True):
         assert max(len(t.tokens) + (not t.unfinished) for t in translations) <= length + 1
         assert all(len(t.tokens) == length + 1 for t in translations if t.unfinished)
     assert len({t.unfinished for (t, *_) in found}) == 2
-    same(found, [theirs.translate_n_best([text], beam_size)[0] for text in texts])
+    same(found, [theirs.translate_n_best([text], n_best)[0] for text in texts])
 
 
 def test_what_is_wrong_with_a_folder_is_one_line(make, tmp_path, tokenizers):
