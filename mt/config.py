@@ -210,7 +210,7 @@ class DecodeConfig:
     beam_size: int = 5  # 1 is greedy search
     length_penalty: float = 1.0  # alpha in score = sum of log probabilities / length^alpha; length counts </s>
     lookahead: float = 0.2  # share of the length left that a live hypothesis may yet fill at no cost; 1: exact search
-    margin: float = 3.5  # a hypothesis so many nats less likely than the best (or n-th best) is given up; 0: never
+    margin: float = 4.0  # a hypothesis so many nats less likely than the best (or n-th best) is given up; 0: never
     coverage_penalty: float = 0.0  # beta: among finished hypotheses those win that looked at all of the source; 0: off
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in an output; 0: off
     repetition_penalty: float = 1.0  # multiplies the log probabilities of tokens that the output holds; 1: off

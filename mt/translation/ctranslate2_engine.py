@@ -83,15 +83,17 @@ class CTranslate2Translator(LineTranslator):
         return found
 
     def _best(self, sources: list[list[str]], longest: int, n_best: int) -> list[list[Hypothesis]]:
-        found = self._ask(sources, longest, [])
+        found = self._ask(sources, longest, n_best, [])
         empty = [index for index, hypotheses in enumerate(found) if not hypotheses]
         if empty:
-            again = self._ask([sources[index] for index in empty], longest, self._never)
+            again = self._ask([sources[index] for index in empty], longest, n_best, self._never)
             for index, hypotheses in zip(empty, again, strict=True):
                 found[index] = hypotheses
         return [sorted(hypotheses, key=lambda h: (not h.finished, -h.score))[:n_best] for hypotheses in found]
 
-    def _ask(self, sources: list[list[str]], longest: int, never: list[list[str]]) -> list[list[Hypothesis]]:
+    def _ask(
+        self, sources: list[list[str]], longest: int, n_best: int, never: list[list[str]]
+    ) -> list[list[Hypothesis]]:
         """Returns the hypotheses of each source that hold nothing but pieces of text."""
         decode = self.decode
         beam = decode.beam_size
