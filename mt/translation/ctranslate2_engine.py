@@ -97,14 +97,16 @@ class CTranslate2Translator(LineTranslator):
         """Returns the hypotheses of each source that hold nothing but pieces of text."""
         decode = self.decode
         beam = decode.beam_size
-        patience = 1 if beam == 1 else self._patience if n_best == 1 else max(self._patience, LIST_PATIENCE)
+        patience = self._patience if n_best == 1 else max(self._patience, LIST_PATIENCE)
+        # all: those that ended can be worse than unfinished ones; 1: CTranslate2 may end when its best one has ended
+        wanted = 1 if patience == PATIENCE or beam == 1 else round(beam * patience)
         results = self._engine.translate_batch(
             sources,
             max_batch_size=max(1, decode.batch_tokens // beam),
             batch_type="tokens",
             beam_size=beam,
-            patience=patience,
-            num_hypotheses=round(beam * patience),  # all: those that ended can be worse than unfinished ones
+            patience=1 if beam == 1 else patience,
+            num_hypotheses=wanted,
             length_penalty=decode.length_penalty,
             no_repeat_ngram_size=decode.no_repeat_ngram_size,
             max_input_length=0,
