@@ -33,6 +33,13 @@ def known_keys(cls: type, prefix: str = "") -> list[str]:
     return keys
 
 
+def field_type(cls: type, key: str) -> Any:
+    """Returns the type of a setting by its dotted name, or None where there is none."""
+    name, _, rest = key.partition(".")
+    hint = typing.get_type_hints(cls).get(name)
+    return field_type(hint, rest) if rest and dataclasses.is_dataclass(hint) else None if rest else hint
+
+
 def from_mapping(cls: type[T], mapping: Any, key: str = "") -> T:
     """Returns an instance of the dataclass `cls` filled from nested dicts.
 
@@ -95,7 +102,12 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
             number = math.nan
         if math.isfinite(number):
             return number
-    if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
-        return str(value)
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    if hint is str and isinstance(value, str | int) and not isinstance(value, bool):
+        text = str(value)
+        if not text.strip():  # what an unset variable of a shell leaves
+            raise ValueError(f"{key}={value!r}: is empty: give a value, or leave it out")
+        if text.startswith("~/"):
+            raise ValueError(f"{key}={text}: ~ means the home folder in a shell alone: write the folder's whole name")
+        return text
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text; in YAML, in quotes"}
     raise ValueError(f"{key}={value!r}: must be {words[hint]}")
