@@ -1,6 +1,7 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
 import dataclasses
+import itertools
 import os
 import time
 import warnings
@@ -12,7 +13,7 @@ import torch
 
 from mt import checkpoint as folder
 from mt.config import DataConfig, TrainConfig
-from mt.data.clean import clean_pairs
+from mt.data.clean import clean_pairs, nothing_left
 from mt.data.corpus import check_corpora, read_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.model.allocator import keep_freed_memory
@@ -172,7 +173,10 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
     monitor.message("training the tokenizer")
     counts: Counter[str] = Counter()
     pairs = clean_pairs(read_corpora(config.data.train, config.data, "train"), config.data.cleaning, counts)
-    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
+    first = next(pairs, None)
+    if first is None:
+        raise ValueError(nothing_left("train", counts))
+    return train_tokenizers(itertools.chain([first], pairs), config.tokenizer, config.trainer.seed)
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
