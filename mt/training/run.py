@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from mt import checkpoint as folder
-from mt.config import DataConfig, TrainConfig
+from mt.config import DataConfig, DecodeConfig, TrainConfig
 from mt.data.clean import clean_pairs, nothing_left
 from mt.data.corpus import check_corpora, read_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
@@ -26,6 +26,7 @@ from mt.training.progress import TrainResult
 from mt.training.resume import Found, check_folder, check_same_pairs, locked, look_into, with_parents_tokenizer
 from mt.training.signals import StopRequest
 from mt.training.trainer import Trainer
+from mt.training.validation import too_long
 
 
 def train(config: TrainConfig, command: list[str]) -> TrainResult:
@@ -106,7 +107,7 @@ def _prepare(
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
     data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
-    train_corpus, valid_corpus = _encode(data, tokenizers, group, monitor)
+    train_corpus, valid_corpus = _encode(data, config.decode, tokenizers, group, monitor)
     if config.trainer.fit_batch:
         if found.fitted_batch_tokens is None:
             config = fit_batch(config, run_dir, device, tokenizers, train_corpus, group, monitor)
@@ -147,7 +148,7 @@ def _cache_dir(data: DataConfig, run_dir: Path) -> Path:
 
 
 def _encode(
-    data: DataConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
+    data: DataConfig, decode: DecodeConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
 ) -> tuple[EncodedCorpus, EncodedCorpus | None]:
     """Returns the training and the validation corpus. The first rank encodes them, the others read its cache."""
     if not group.first:
@@ -159,6 +160,11 @@ def _encode(
         empty = int(((valid_corpus.source_lengths == 0) | (valid_corpus.target_lengths == 0)).sum())
         if empty:
             monitor.message(f"warning: data.valid: {empty} of {len(valid_corpus)} pairs have an empty side")
+        if long := int(too_long(valid_corpus, decode).sum()):
+            monitor.message(
+                f"warning: data.valid: {long} of {len(valid_corpus)} pairs have a side of more than "
+                f"decode.max_source_tokens={decode.max_source_tokens} tokens: the loss leaves them out"
+            )
     if group.first:
         group.wait()
     return train_corpus, valid_corpus
