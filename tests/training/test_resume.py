@@ -200,6 +200,16 @@ def test_a_corpus_that_changed_meanwhile_is_refused(corpus, tmp_path):
     assert train(config, []).finished
 
 
+def test_a_corpus_that_was_moved_meanwhile_is_found_at_its_new_place(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run")
+    train_until(config, 2)
+    for split, corpora in (("train", config.data.train), ("valid", config.data.valid)):
+        corpora["main"].path = str(shutil.copy(corpus / f"{split}.tsv", tmp_path / f"moved_{split}.tsv"))
+    assert train(config, []).finished
+    assert f"-> {tmp_path}/moved_train.tsv" in messages(tmp_path / "run")
+    assert folder.load_config(tmp_path / "run").data.train["main"].path == f"{tmp_path}/moved_train.tsv"
+
+
 def test_the_limit_of_a_session_saves_and_the_same_command_goes_on(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_steps=60, max_session_minutes=0.005)
     sessions = 0
