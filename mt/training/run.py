@@ -72,6 +72,12 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
         if not config.data.train:
             raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
         check_corpora(config.data)
+    patience = config.trainer.early_stopping_patience
+    if patience is not None and not config.data.valid:
+        raise ValueError(
+            f"trainer.early_stopping_patience={patience}: has no effect without data.valid, whose validations it "
+            "counts: set data.valid.main or leave it out"
+        )
 
 
 def _device(name: str, group: Group) -> torch.device:

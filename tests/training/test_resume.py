@@ -281,6 +281,14 @@ def test_no_corpus_is_refused_before_anything_is_made(corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_patience_without_validations_is_refused(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", early_stopping_patience=3)
+    config.data.valid = {}
+    with pytest.raises(ValueError, match="early_stopping_patience=3: has no effect without data.valid"):
+        train(config, [])
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_skipped_steps=40)
     with pytest.MonkeyPatch.context() as patch:
