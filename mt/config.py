@@ -38,7 +38,8 @@ class CorpusConfig:
         _require(
             sum(kinds) == 1,
             "a corpus needs exactly one of: source with target (two text files), path (TSV or JSONL), or dataset; "
-            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}",
+            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}: set "
+            "the others to null",
         )
         _require(
             (self.source is None) == (self.target is None),
@@ -101,9 +102,9 @@ class TokenizerConfig:
     training_sentences: int = 1_000_000  # per side at most, and 50 million characters: a seeded random sample
 
     def __post_init__(self) -> None:
-        _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300)
+        _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300, 2**31 - 1)
         if self.source_vocabulary_size is not None:
-            _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300)
+            _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300, 2**31 - 1)
         _in_range("tokenizer", "character_coverage", self.character_coverage, 0.98, 1.0)  # SentencePiece's own range
         _in_range("tokenizer", "training_sentences", self.training_sentences, 1)
         _in_range("tokenizer", "bpe_dropout", self.bpe_dropout, 0, 0.9)

@@ -67,6 +67,14 @@ def _one_line(value: Any) -> str:
     return " ".join(str(value).split())
 
 
+def _named(hint: Any, value: Any, key: str) -> Any:
+    """Returns the value of a key that the user chose, which its dataclass does not know: messages get it here."""
+    try:
+        return _convert(hint, value, key)
+    except ValueError as error:
+        raise ValueError(str(error) if key in str(error) else f"{key}: {error}") from None
+
+
 def _convert(hint: Any, value: Any, key: str) -> Any:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):  # only X | None is used
@@ -87,7 +95,7 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
                 raise ValueError(
                     f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'"
                 )
-        return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
+        return {str(name): _named(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
         return from_mapping(hint, value, key)
     if hint is bool and isinstance(value, bool):
