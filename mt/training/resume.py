@@ -108,7 +108,8 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key) or key in FREE:
             continue
-        fixed = key.split(".")[0] in FIXED and not CORPUS_PLACE.fullmatch(key)
+        moved = CORPUS_PLACE.fullmatch(key) and key in before and key in after
+        fixed = key.split(".")[0] in FIXED and not moved
         if fixed or key in FIXED_ALSO or _switched(key, before.get(key), after.get(key)):
             raise ValueError(
                 f"{key}={after.get(key)}: the run in {new.run_dir or f'runs/{new.name}'} was begun with "

@@ -205,6 +205,8 @@ def test_a_corpus_that_was_moved_meanwhile_is_found_at_its_new_place(corpus, tmp
     train_until(config, 2)
     for split, corpora in (("train", config.data.train), ("valid", config.data.valid)):
         corpora["main"].path = str(shutil.copy(corpus / f"{split}.tsv", tmp_path / f"moved_{split}.tsv"))
+    with pytest.raises(ValueError, match=r"data.valid.main.path=None: the run in .* was begun with .*valid.tsv"):
+        train(dataclasses.replace(config, data=dataclasses.replace(config.data, valid={})), [])
     assert train(config, []).finished
     assert f"-> {tmp_path}/moved_train.tsv" in messages(tmp_path / "run")
     assert folder.load_config(tmp_path / "run").data.train["main"].path == f"{tmp_path}/moved_train.tsv"
