@@ -40,7 +40,10 @@ class Found:
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
     """Keeps other processes from training into the folder. Raises ValueError where one does."""
-    run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"run_dir={run_dir}: cannot be created ({error.strerror}): choose another run_dir") from error
     lock = FileLock(run_dir / LOCK, blocking=False)
     try:
         lock.acquire()

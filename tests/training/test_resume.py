@@ -300,6 +300,13 @@ def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
     assert messages(tmp_path / "run").count("gradients are not finite") == 7  # 1, 2, 3, 4, 8, 16, 32
 
 
+@pytest.mark.parametrize("below", ["", "a/b"])
+def test_a_folder_that_cannot_be_made_is_named(corpus, tmp_path, below):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="run_dir=.*/file.*: cannot be created .*: choose another run_dir"):
+        train(settings(corpus, tmp_path / "file" / below), [])
+
+
 def test_a_second_process_is_refused(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run")
     with locked(tmp_path / "run"):
