@@ -344,4 +344,7 @@ class TrainConfig:
             f"optim.r_drop={self.optim.r_drop} has no effect without dropout, which makes the two passes differ: set "
             "model.dropout or leave optim.r_drop out",
         )
-        _require(bool(self.name) and "/" not in self.name, f"name={self.name!r}: must be a name without '/'")
+        _require(
+            bool(self.name.strip(". ")) and "/" not in self.name,
+            f"name={self.name!r}: must be a name without '/' that is more than dots: a run's folder is runs/NAME",
+        )

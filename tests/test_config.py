@@ -40,6 +40,7 @@ def test_round_trip_through_json() -> None:
         ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected corpora by name"),
         ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
         ({"name": "a/b"}, "must be a name without '/'"),
+        ({"name": ".."}, "name='..': must be a name"),
         ({"name": 1.10}, "name=1.1: must be text; in YAML, in quotes"),  # else another text than the file has
         ({"data": {"source_language": False}}, "must be text; in YAML, in quotes"),  # Norway's, from "no"
         ({"init_from": ""}, "init_from='': is empty: give a value, or leave it out"),
