@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,4 +59,5 @@ def _run(config: "TrainConfig") -> None:
         how = "in an earlier session; raise trainer.max_steps, max_epochs or max_minutes to go on"
     else:
         how = f"ended by {result.stopped_by}"
-    print(f"finished: {result.run_dir} ({result.steps} updates, {how})", file=sys.stderr)
+    with suppress(OSError):  # who read it has gone, such as `| head`: the run is finished all the same
+        print(f"finished: {result.run_dir} ({result.steps} updates, {how})", file=sys.stderr)

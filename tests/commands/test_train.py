@@ -1,9 +1,11 @@
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mt.commands import train as command
+from mt.training.progress import TrainResult
 
 
 @pytest.fixture
@@ -34,3 +36,14 @@ def test_a_run_in_its_own_place_goes_on(trained, tmp_path):
     (tmp_path / "moved").rename(tmp_path / "old")
     command.train(SimpleNamespace(args=[]), tmp_path / "runs" / "old" / "config.yaml")
     assert len(trained) == 1
+
+
+def test_a_finished_run_is_finished_though_nobody_hears_it(monkeypatch, tmp_path):
+    class Broken:
+        def write(self, text):
+            raise BrokenPipeError
+
+    result = TrainResult(tmp_path, 3, {}, "max_steps", True)
+    monkeypatch.setattr("mt.training.run.train", lambda config, arguments: result)
+    monkeypatch.setattr(sys, "stderr", Broken())
+    command._run(None)
