@@ -18,6 +18,8 @@ _UsageError = typer.BadParameter.__base__  # of the command line as such; typer 
 def main() -> None:
     """Runs a command. Exits with 2 for an error that the user can mend, 130 after Ctrl-C."""
     warnings.showwarning = _show_warning
+    if sys.stderr is None:  # closed by who started us; print would fall back on stdout, among the results
+        sys.stderr = open(os.devnull, "w")
     try:
         code = app(standalone_mode=False)  # an exit code where a command ended early, such as --help's 0
         sys.exit(code if isinstance(code, int) else 0)
@@ -52,7 +54,7 @@ def _describe(error: ValueError | OSError) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        if error.errno == errno.ENOSPC:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # EDQUOT, EFBIG: a limit of the user's own
             text += "; make room on that disk (run_dir, data.cache_dir), and give the same command again"
     return " ".join(text.split())
 

@@ -29,12 +29,13 @@ from omegaconf._utils import get_yaml_loader  # refuses a key given twice
 from omegaconf.errors import OmegaConfBaseException
 
 from mt.config import CorpusConfig, TrainConfig
-from mt.mapping import from_mapping, known_keys, suggest, to_mapping
+from mt.mapping import field_type, from_mapping, known_keys, suggest, to_mapping
 
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml
 _CORPUS = re.compile(r"(data\.(?:train|valid|test)(?:\.[^.]+)?)(?:\.(.+))?")  # corpora have names of the user's choice
 _HYDRA_FOLDERS = ("hydra.job.chdir", "hydra.run.", "hydra.output_subdir")
+_PLAIN_TEXT = re.compile(r"[^,()\[\]{}'\"=\\$]+")  # nothing in it has a meaning in Hydra's grammar
 _COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 
 
@@ -59,7 +60,7 @@ def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainC
         with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
             composed = hydra.compose(PRIMARY, prepared)
             if "experiment" in composed:  # what it sets has landed below its own name, where nothing reads it
-                name = next((o.value() for o in _parse(overrides) if o.key_or_group == "experiment"), "default")
+                name = next((o.value() for o in _parse(prepared) if o.key_or_group == "experiment"), "default")
                 raise ValueError(
                     f"experiment {name}: its settings reach nothing; experiment/{name}.yaml must begin with the line "
                     "'# @package _global_'"
@@ -69,7 +70,7 @@ def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainC
         raise ValueError(_name_undecodable_file(user_config_dir)) from error
     except _COMPOSE_ERRORS as error:
         raise ValueError(_one_line(error)) from error
-    _check_choices(_parse(overrides), to_mapping(config), user_config_dir)
+    _check_choices(_parse(prepared), to_mapping(config), user_config_dir)
     return config
 
 
@@ -179,7 +180,7 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
         raise ValueError(f"--config-dir={user_config_dir}: is not a folder")
     options, known, prepared = _group_options(user_config_dir), known_keys(TrainConfig), []
     setters: dict[str, str] = {}
-    for line, override in zip(overrides, _parse(overrides), strict=True):
+    for line, override in zip(overrides, _parse([_as_text(line) for line in overrides]), strict=True):
         key = override.key_or_group
         if key in setters:
             raise ValueError(f"{key} is set twice, by {setters[key]} and {line}: give it once")
@@ -199,8 +200,21 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
             line = line if override.is_delete() else "++" + line.lstrip("+")
         elif key not in known and not override.is_hydra_override():
             raise ValueError(f"unknown setting {key}{_suggest_value(key) or suggest(key, [*known, *options])}")
-        prepared.append(line)
+        prepared.append(_as_text(line))
     return prepared
+
+
+def _as_text(line: str) -> str:
+    """Returns KEY=VALUE with a text setting's value in quotes.
+
+    Hydra would read the name 2024_01 as the number 202401, and letters beyond ASCII not at all.
+    """
+    key, _, value = line.partition("=")
+    corpus = _CORPUS.fullmatch(key.lstrip("+"))
+    hint = field_type(CorpusConfig, corpus[2] or "") if corpus else field_type(TrainConfig, key.lstrip("+"))
+    if hint not in (str, str | None) or value == "null" or not _PLAIN_TEXT.fullmatch(value):
+        return line
+    return f"{key}={_quote(value)}"
 
 
 def _suggest_value(word: str) -> str:

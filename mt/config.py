@@ -38,7 +38,8 @@ class CorpusConfig:
         _require(
             sum(kinds) == 1,
             "a corpus needs exactly one of: source with target (two text files), path (TSV or JSONL), or dataset; "
-            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}",
+            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}: set "
+            "the others to null",
         )
         _require(
             (self.source is None) == (self.target is None),
@@ -101,9 +102,9 @@ class TokenizerConfig:
     training_sentences: int = 1_000_000  # per side at most, and 50 million characters: a seeded random sample
 
     def __post_init__(self) -> None:
-        _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300)
+        _in_range("tokenizer", "vocabulary_size", self.vocabulary_size, 300, 2**31 - 1)
         if self.source_vocabulary_size is not None:
-            _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300)
+            _in_range("tokenizer", "source_vocabulary_size", self.source_vocabulary_size, 300, 2**31 - 1)
         _in_range("tokenizer", "character_coverage", self.character_coverage, 0.98, 1.0)  # SentencePiece's own range
         _in_range("tokenizer", "training_sentences", self.training_sentences, 1)
         _in_range("tokenizer", "bpe_dropout", self.bpe_dropout, 0, 0.9)
@@ -345,4 +346,7 @@ class TrainConfig:
             f"optim.r_drop={self.optim.r_drop} has no effect without dropout, which makes the two passes differ: set "
             "model.dropout or leave optim.r_drop out",
         )
-        _require(bool(self.name) and "/" not in self.name, f"name={self.name!r}: must be a name without '/'")
+        _require(
+            bool(self.name.strip(". ")) and "/" not in self.name,
+            f"name={self.name!r}: must be a name without '/' that is more than dots: a run's folder is runs/NAME",
+        )

@@ -33,6 +33,13 @@ def known_keys(cls: type, prefix: str = "") -> list[str]:
     return keys
 
 
+def field_type(cls: type, key: str) -> Any:
+    """Returns the type of a setting by its dotted name, or None where there is none."""
+    name, _, rest = key.partition(".")
+    hint = typing.get_type_hints(cls).get(name)
+    return field_type(hint, rest) if rest and dataclasses.is_dataclass(hint) else None if rest else hint
+
+
 def from_mapping(cls: type[T], mapping: Any, key: str = "") -> T:
     """Returns an instance of the dataclass `cls` filled from nested dicts.
 
@@ -60,6 +67,14 @@ def _one_line(value: Any) -> str:
     return " ".join(str(value).split())
 
 
+def _named(hint: Any, value: Any, key: str) -> Any:
+    """Returns the value of a key that the user chose, which its dataclass does not know: messages get it here."""
+    try:
+        return _convert(hint, value, key)
+    except ValueError as error:
+        raise ValueError(str(error) if key in str(error) else f"{key}: {error}") from None
+
+
 def _convert(hint: Any, value: Any, key: str) -> Any:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):  # only X | None is used
@@ -80,7 +95,7 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
                 raise ValueError(
                     f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'"
                 )
-        return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
+        return {str(name): _named(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
         return from_mapping(hint, value, key)
     if hint is bool and isinstance(value, bool):
@@ -95,7 +110,12 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
             number = math.nan
         if math.isfinite(number):
             return number
-    if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
-        return str(value)
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    if hint is str and isinstance(value, str | int) and not isinstance(value, bool):
+        text = str(value)
+        if not text.strip():  # what an unset variable of a shell leaves
+            raise ValueError(f"{key}={value!r}: is empty: give a value, or leave it out")
+        if text.startswith("~/"):
+            raise ValueError(f"{key}={text}: ~ means the home folder in a shell alone: write the folder's whole name")
+        return text
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text; in YAML, in quotes"}
     raise ValueError(f"{key}={value!r}: must be {words[hint]}")

@@ -9,6 +9,7 @@ been tried yet. --from takes another one, or a clone's folder data/task1.
 import argparse
 import gzip
 import hashlib
+import http.client
 import os
 import sys
 import urllib.request
@@ -66,7 +67,7 @@ def fetch(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=60) as response:
             return response.read()
-    except OSError as error:  # URLError is one
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError; the other: cut off
         raise ValueError(f"{url}: {error}; --from takes another address or a folder") from error
 
 

@@ -7,6 +7,7 @@ archive gives the same splits, and scores that compare. The address has not been
 """
 
 import argparse
+import http.client
 import os
 import shutil
 import sys
@@ -59,7 +60,7 @@ def fetch(url: str, work: Path) -> Path:
     try:
         with urllib.request.urlopen(request, timeout=60) as response, file.open("wb") as copy:
             shutil.copyfileobj(response, copy)
-    except OSError as error:  # URLError is one
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError; the other: cut off
         raise ValueError(f"{url}: {error}; get deu-eng.zip with a browser and give it with --zip") from error
     return file
 

@@ -9,6 +9,7 @@ known, so that everyone gets the same splits; without it from Tatoeba's own week
 import argparse
 import bz2
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -141,14 +142,14 @@ def exported_rows(url: str, work: Path, columns: int) -> Iterator[list[str]]:
     try:
         with urllib.request.urlopen(url, timeout=60) as response, file.open("wb") as copy:
             shutil.copyfileobj(response, copy)
-    except OSError as error:  # URLError is one
+        with bz2.open(file) as lines:
+            for number, line in enumerate(lines, start=1):
+                fields = line.decode("utf-8").rstrip("\r\n").split("\t")
+                if len(fields) < columns:
+                    raise ValueError(f"{url}, line {number}: {len(fields)} columns, expected {columns}")
+                yield fields
+    except (OSError, EOFError, http.client.HTTPException) as error:  # URLError is an OSError; the others: cut off
         raise ValueError(f"{url}: {error}") from error
-    with bz2.open(file) as lines:
-        for number, line in enumerate(lines, start=1):
-            fields = line.decode("utf-8").rstrip("\r\n").split("\t")
-            if len(fields) < columns:
-                raise ValueError(f"{url}, line {number}: {len(fields)} columns, expected {columns}")
-            yield fields
 
 
 def clean(pairs: list[Pair]) -> list[Pair]:

@@ -1,3 +1,4 @@
+import errno
 import gzip
 import json
 import os
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import mt
-from mt.__main__ import main
+from mt.__main__ import _describe, main
 from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mt.model.layout import Layout
@@ -160,6 +161,17 @@ def test_errors_are_one_line_and_exit_code_2(run_mt, run_dir: Path, arguments: l
     code, out, err = run_mt(*[there.get(argument, argument) for argument in arguments])
     assert (code, out) == (2, b"")
     assert err.startswith("error: ") and message in err and err.count("\n") == 1
+
+
+def test_a_closed_stderr_puts_no_message_among_the_results(run_mt, run_dir: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    code, out, _ = run_mt("translate", run_dir, "--checkpoint", "none", "hi")
+    assert (code, out) == (2, b"")
+
+
+def test_a_full_quota_is_told_as_a_full_disk() -> None:
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        assert "a.bin: " in (text := _describe(OSError(number, os.strerror(number), "a.bin"))) and "make room" in text
 
 
 def test_ctrl_c_exits_with_130(run_mt, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,15 @@ def test_a_setting_given_twice_is_refused(first: str, second: str, tmp_path: Pat
         read_config(tmp_path / "config.yaml", [first, second])
 
 
+@pytest.mark.parametrize("text", ["2024_01", "1e3", "1.10", "true", "jürgen 茶", "a#b;c&d!", "null_1"])
+def test_text_stays_as_it_was_typed(text: str, tmp_path: Path) -> None:
+    overrides = [f"name={text}", f"data.train.main.path=in/{text}.tsv", f"+data.cache_dir={text}"]
+    (tmp_path / "config.yaml").write_text("{}")
+    for config in (compose(overrides), read_config(tmp_path / "config.yaml", overrides)):
+        assert (config.name, config.data.cache_dir) == (text, text)
+        assert config.data.train["main"].path == f"in/{text}.tsv"
+
+
 def test_a_corpus_can_be_taken_away_and_given_anew() -> None:
     config = compose(["~data.train.main", "data.train.main={source: a.en, target: a.zh}"])
     assert config.data.train["main"].source == "a.en"

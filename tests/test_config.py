@@ -27,6 +27,7 @@ def test_round_trip_through_json() -> None:
         ({"trainer": {"max_steps": 1.5}}, "trainer.max_steps=1.5: must be a whole number"),
         ({"trainer": {"max_steps": True}}, "trainer.max_steps=True: must be a whole number"),
         ({"trainer": {"max_steps": -1}}, "trainer.max_steps=-1: must be greater than 0"),
+        ({"tokenizer": {"vocabulary_size": 1e12}}, "tokenizer.vocabulary_size=1000000000000: must be between 300 and"),
         ({"trainer": {"max_steps": None}}, "set at least one of max_steps, max_epochs, max_minutes"),
         ({"trainer": {"compile": "yes"}}, "trainer.compile='yes': must be true or false"),
         ({"model": {"dropout": 1.5}}, "model.dropout=1.5: must be between 0 and 0.95"),
@@ -34,11 +35,17 @@ def test_round_trip_through_json() -> None:
         ({"optim": {"optimizer": "adamm"}}, "optim.optimizer=adamm: must be one of adamw, muon; did you mean adamw?"),
         ({"optim": {"lr": float("nan")}}, "optim.lr=nan: must be a number"),
         ({"data": {"train": {"main": {"pth": "a.tsv"}}}}, "unknown setting data.train.main.pth; did you mean"),
-        ({"data": {"train": {"main": {}}}}, "a corpus needs exactly one of"),
-        ({"data": {"train": {"main": {"source": "a"}}}}, "needs both source and target"),
+        ({"data": {"train": {"main": {}}}}, "data.train.main: a corpus needs exactly one of"),
+        ({"data": {"valid": {"a": {"source": "a"}}}}, "data.valid.a: a corpus of two text files needs both source and"),
         ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected corpora by name"),
         ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
         ({"name": "a/b"}, "must be a name without '/'"),
+        ({"name": ".."}, "name='..': must be a name"),
+        ({"name": 1.10}, "name=1.1: must be text; in YAML, in quotes"),  # else another text than the file has
+        ({"data": {"source_language": False}}, "must be text; in YAML, in quotes"),  # Norway's, from "no"
+        ({"init_from": ""}, "init_from='': is empty: give a value, or leave it out"),
+        ({"data": {"cache_dir": " "}}, "data.cache_dir=' ': is empty"),
+        ({"run_dir": "~/runs/a"}, "run_dir=~/runs/a: ~ means the home folder in a shell alone"),
         ({"optim": {"muon_lr": 0.1}}, "optim.muon_lr=0.1 has no effect with optim.optimizer=adamw"),
         (
             {"tokenizer": {"source_vocabulary_size": 500}},

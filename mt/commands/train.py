@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,22 @@ def train(
     options = [argument for argument in context.args if argument.startswith("-")]
     if options:
         raise ValueError(f"{options[0]} has no meaning with --config, which composes nothing; give KEY=VALUE only")
-    _run(read_config(config, context.args))
+    settings = read_config(config, context.args)
+    _check_place(config, settings, context.args)
+    _run(settings)
+
+
+def _check_place(file: Path, settings: "TrainConfig", overrides: list[str]) -> None:
+    """Raises ValueError where a run was moved or copied, and its settings alone would begin another where it was."""
+    chosen = any(override.lstrip("+").startswith(("run_dir=", "name=")) for override in overrides)
+    if chosen or file.name != "config.yaml" or not (file.parent / "checkpoints").is_dir():
+        return
+    run_dir = Path(settings.run_dir or Path("runs") / settings.name)
+    if run_dir.resolve() != file.parent.resolve():
+        raise ValueError(
+            f"--config={file}: its run_dir is {run_dir}, but it lies in another run folder: set run_dir={file.parent} "
+            "to go on with that run, or another run_dir to begin one with its settings"
+        )
 
 
 def _run(config: "TrainConfig") -> None:
@@ -43,4 +59,5 @@ def _run(config: "TrainConfig") -> None:
         how = "in an earlier session; raise trainer.max_steps, max_epochs or max_minutes to go on"
     else:
         how = f"ended by {result.stopped_by}"
-    print(f"finished: {result.run_dir} ({result.steps} updates, {how})", file=sys.stderr)
+    with suppress(OSError):  # who read it has gone, such as `| head`: the run is finished all the same
+        print(f"finished: {result.run_dir} ({result.steps} updates, {how})", file=sys.stderr)

@@ -39,6 +39,12 @@ def clean_pairs(
             counts[reason] += 1
 
 
+def nothing_left(split: str, counts: Counter[str]) -> str:
+    """Returns the message that cleaning left no pair of a split, with what was dropped."""
+    dropped = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
+    return f"data.{split}: no pair is left after data.cleaning (dropped {dropped or 'none'})"
+
+
 def is_empty(text: str) -> bool:
     """Returns whether nothing in the text can be seen: white space, control and default ignorable characters only."""
     return not "!" <= text[:1] <= "~" and _VISIBLE.search(text) is None  # a search takes five times as long

@@ -21,7 +21,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import clean_pairs
+from mt.data.clean import clean_pairs, nothing_left
 from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.tokenizer import TokenizerPair
 
@@ -181,8 +181,7 @@ def encode_corpus(
         try:
             kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
             if kept == 0:
-                dropped = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
-                raise ValueError(f"data.{split}: no pair is left after data.cleaning (dropped {dropped or 'none'})")
+                raise ValueError(nothing_left(split, counts))
             _write_metadata(unfinished, fingerprint, kept, counts, tokenizers, data.cleaning if clean else None)
             os.replace(unfinished, folder)
         finally:

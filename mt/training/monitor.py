@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from mt.tokenizer import without_separators
+
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
@@ -77,6 +79,8 @@ class Monitor:
         """Reports validation values, and samples of source, translation and reference."""
         named = [dict(zip(("source", "translation", "reference"), sample, strict=True)) for sample in samples]
         self._record("valid", step, values, {"samples": named})
+        # what a corpus holds must not control the terminal
+        named = [{name: without_separators(text) for name, text in sample.items()} for sample in named]
         self._show(f"step {step:,}  validation: {_format(values)}")
         for sample in named:
             self._show("\n".join(f"    {name:<12} {text}" for name, text in sample.items()))

@@ -1,5 +1,6 @@
 """Whether a run folder can be trained into, and what may differ when a run goes on."""
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from mt.mapping import to_mapping
 FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")
 FREE = ("resume", "run_dir", "device", "data.cache_dir", "trainer.max_session_minutes")  # say where and how, not what
+# where a corpus lies; whether it is the same one, its fingerprint tells
+CORPUS_PLACE = re.compile(r"data\.(train|valid|test)\..+\.(source|target|path|dataset)")
 LIMITS = tuple(f"trainer.{name}" for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"))
 SHAPE = ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "norm_position", "norm", "norm_epsilon",
          "activation", "positions", "tying", "output_bias")  # fmt: skip
@@ -37,7 +40,10 @@ class Found:
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
     """Keeps other processes from training into the folder. Raises ValueError where one does."""
-    run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"run_dir={run_dir}: cannot be created ({error.strerror}): choose another run_dir") from error
     lock = FileLock(run_dir / LOCK, blocking=False)
     try:
         lock.acquire()
@@ -105,7 +111,9 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key) or key in FREE:
             continue
-        if key.split(".")[0] in FIXED or key in FIXED_ALSO or _switched(key, before.get(key), after.get(key)):
+        moved = CORPUS_PLACE.fullmatch(key) and key in before and key in after
+        fixed = key.split(".")[0] in FIXED and not moved
+        if fixed or key in FIXED_ALSO or _switched(key, before.get(key), after.get(key)):
             raise ValueError(
                 f"{key}={after.get(key)}: the run in {new.run_dir or f'runs/{new.name}'} was begun with "
                 f"{before.get(key)}, which cannot change on resume; choose another run_dir for a new run, and "

@@ -1,6 +1,7 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
 import dataclasses
+import itertools
 import os
 import time
 import warnings
@@ -11,8 +12,8 @@ from pathlib import Path
 import torch
 
 from mt import checkpoint as folder
-from mt.config import DataConfig, TrainConfig
-from mt.data.clean import clean_pairs
+from mt.config import DataConfig, DecodeConfig, TrainConfig
+from mt.data.clean import clean_pairs, nothing_left
 from mt.data.corpus import check_corpora, read_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.model.allocator import keep_freed_memory
@@ -25,6 +26,7 @@ from mt.training.progress import TrainResult
 from mt.training.resume import Found, check_folder, check_same_pairs, locked, look_into, with_parents_tokenizer
 from mt.training.signals import StopRequest
 from mt.training.trainer import Trainer
+from mt.training.validation import too_long
 
 
 def train(config: TrainConfig, command: list[str]) -> TrainResult:
@@ -70,6 +72,12 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
         if not config.data.train:
             raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
         check_corpora(config.data)
+    patience = config.trainer.early_stopping_patience
+    if patience is not None and not config.data.valid:
+        raise ValueError(
+            f"trainer.early_stopping_patience={patience}: has no effect without data.valid, whose validations it "
+            "counts: set data.valid.main or leave it out"
+        )
 
 
 def _device(name: str, group: Group) -> torch.device:
@@ -105,7 +113,7 @@ def _prepare(
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
     data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
-    train_corpus, valid_corpus = _encode(data, tokenizers, group, monitor)
+    train_corpus, valid_corpus = _encode(data, config.decode, tokenizers, group, monitor)
     if config.trainer.fit_batch:
         if found.fitted_batch_tokens is None:
             config = fit_batch(config, run_dir, device, tokenizers, train_corpus, group, monitor)
@@ -146,7 +154,7 @@ def _cache_dir(data: DataConfig, run_dir: Path) -> Path:
 
 
 def _encode(
-    data: DataConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
+    data: DataConfig, decode: DecodeConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
 ) -> tuple[EncodedCorpus, EncodedCorpus | None]:
     """Returns the training and the validation corpus. The first rank encodes them, the others read its cache."""
     if not group.first:
@@ -158,6 +166,11 @@ def _encode(
         empty = int(((valid_corpus.source_lengths == 0) | (valid_corpus.target_lengths == 0)).sum())
         if empty:
             monitor.message(f"warning: data.valid: {empty} of {len(valid_corpus)} pairs have an empty side")
+        if long := int(too_long(valid_corpus, decode).sum()):
+            monitor.message(
+                f"warning: data.valid: {long} of {len(valid_corpus)} pairs have a side of more than "
+                f"decode.max_source_tokens={decode.max_source_tokens} tokens: the loss leaves them out"
+            )
     if group.first:
         group.wait()
     return train_corpus, valid_corpus
@@ -172,7 +185,10 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
     monitor.message("training the tokenizer")
     counts: Counter[str] = Counter()
     pairs = clean_pairs(read_corpora(config.data.train, config.data, "train"), config.data.cleaning, counts)
-    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
+    first = next(pairs, None)
+    if first is None:
+        raise ValueError(nothing_left("train", counts))
+    return train_tokenizers(itertools.chain([first], pairs), config.tokenizer, config.trainer.seed)
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:

@@ -39,6 +39,11 @@ def in_order(corpus: EncodedCorpus, batch_tokens: int, pairs: np.ndarray) -> Ite
         yield collate([corpus.source_ids(i) for i in chosen], [corpus.target_ids(i) for i in chosen], chosen)
 
 
+def too_long(corpus: EncodedCorpus, decode: DecodeConfig) -> np.ndarray:
+    """Returns which pairs have no part in the loss, since attention to so long a side can take all memory: [pairs]."""
+    return np.maximum(corpus.source_lengths, corpus.target_lengths) > decode.max_source_tokens
+
+
 def validation_decode(config: TrainConfig) -> DecodeConfig:
     """Returns the run's search settings with the beam of validations, which is never searched in groups."""
     return replace(
@@ -66,7 +71,7 @@ def validate(
     own = np.arange(group.rank, count, group.world_size)
     model.eval()
     total, tokens = 0.0, 0
-    for batch in in_order(corpus, config.trainer.batch_tokens, own):
+    for batch in in_order(corpus, config.trainer.batch_tokens, own[~too_long(corpus, config.decode)[own]]):
         batch = batch.to(model.device)
         with autocast:
             hidden = model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
@@ -74,7 +79,7 @@ def validate(
         total += float(loss.negative_log_likelihood)
         tokens += loss.tokens
     total, tokens = group.table([total, tokens]).sum(0).tolist()
-    mean = total / tokens
+    mean = total / tokens if tokens else math.nan
     texts = [corpus.texts(i) for i in range(count)]
     sources, references = [source for source, _ in texts], [target for _, target in texts]
     with warnings.catch_warnings():

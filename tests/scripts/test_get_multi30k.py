@@ -1,7 +1,9 @@
 import gzip
 import hashlib
+import http.client
 import importlib.util
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -69,6 +71,14 @@ def test_what_is_not_the_corpus_is_refused_in_one_line(repository, tmp_path, con
     with pytest.raises(ValueError, match=message) as caught:
         call(repository, tmp_path / "set")
     assert "\n" not in str(caught.value) and list((tmp_path / "set").iterdir()) == []
+
+
+def test_a_connection_that_breaks_off_is_told_in_one_line(monkeypatch, tmp_path):
+    broken = mock.MagicMock()
+    broken.__enter__.return_value.read.side_effect = http.client.IncompleteRead(b"half", 4)
+    monkeypatch.setattr(get.urllib.request, "urlopen", lambda *arguments, **more: broken)
+    with pytest.raises(ValueError, match="https://.*IncompleteRead.*--from takes another address"):
+        get.fetch("https://example.org/a.gz")
 
 
 @pytest.mark.skipif(not COPY.is_dir(), reason="needs a copy of Multi30k")

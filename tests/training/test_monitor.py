@@ -27,18 +27,19 @@ def test_the_log_has_one_object_a_line_in_order(tmp_path, capsys):
         run.message("下一行\u2028 [bold]")
         run.train(50, {"loss": 2.5, "tokens_per_second": 12345.6}, 0.1)
         run.train(100, {"loss": math.nan}, 0.2)
-        run.validation(100, {"bleu": 12.25}, [("tea", "红茶", "茶")])
+        run.validation(100, {"bleu": 12.25}, [("tea\x1b[2J", "红茶", "茶\u2028")])
         run.event("save", {"step": 100, "checkpoint": "step_00000100"})
     log = records(tmp_path)
     assert [record["event"] for record in log] == ["message", "train", "train", "valid", "save"]
     assert log[0]["text"] == "下一行\u2028 [bold]" and "下一行".encode() in (tmp_path / "log.jsonl").read_bytes()
     assert (log[1]["step"], log[1]["loss"]) == (50, 2.5) and log[2]["loss"] is None
-    assert log[3]["samples"] == [{"source": "tea", "reference": "茶", "translation": "红茶"}]
+    assert log[3]["samples"] == [{"source": "tea\x1b[2J", "reference": "茶\u2028", "translation": "红茶"}]
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = captured.err.split("\n")
     assert lines[0] == "下一行\u2028 [bold]"
     assert lines[1] == " 10%  step 50  loss 2.5  tokens/s 12,346  left ?"
+    assert lines[4].split() == ["source", "tea", "[2J"] and "\x1b" not in captured.err  # no control of the terminal
     assert lines[3] == "step 100  validation: bleu 12.25" and lines[5].split() == ["translation", "红茶"]
 
 

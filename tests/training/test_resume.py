@@ -200,6 +200,18 @@ def test_a_corpus_that_changed_meanwhile_is_refused(corpus, tmp_path):
     assert train(config, []).finished
 
 
+def test_a_corpus_that_was_moved_meanwhile_is_found_at_its_new_place(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run")
+    train_until(config, 2)
+    for split, corpora in (("train", config.data.train), ("valid", config.data.valid)):
+        corpora["main"].path = str(shutil.copy(corpus / f"{split}.tsv", tmp_path / f"moved_{split}.tsv"))
+    with pytest.raises(ValueError, match=r"data.valid.main.path=None: the run in .* was begun with .*valid.tsv"):
+        train(dataclasses.replace(config, data=dataclasses.replace(config.data, valid={})), [])
+    assert train(config, []).finished
+    assert f"-> {tmp_path}/moved_train.tsv" in messages(tmp_path / "run")
+    assert folder.load_config(tmp_path / "run").data.train["main"].path == f"{tmp_path}/moved_train.tsv"
+
+
 def test_the_limit_of_a_session_saves_and_the_same_command_goes_on(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_steps=60, max_session_minutes=0.005)
     sessions = 0
@@ -271,6 +283,14 @@ def test_no_corpus_is_refused_before_anything_is_made(corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_patience_without_validations_is_refused(corpus, tmp_path):
+    config = settings(corpus, tmp_path / "run", early_stopping_patience=3)
+    config.data.valid = {}
+    with pytest.raises(ValueError, match="early_stopping_patience=3: has no effect without data.valid"):
+        train(config, [])
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_skipped_steps=40)
     with pytest.MonkeyPatch.context() as patch:
@@ -278,6 +298,13 @@ def test_a_row_of_bad_gradients_does_not_fill_the_log(corpus, tmp_path):
         with pytest.raises(ValueError, match="in 40 updates in a row, the last at update 1, epoch .* pairs,"):
             train(config, [])
     assert messages(tmp_path / "run").count("gradients are not finite") == 7  # 1, 2, 3, 4, 8, 16, 32
+
+
+@pytest.mark.parametrize("below", ["", "a/b"])
+def test_a_folder_that_cannot_be_made_is_named(corpus, tmp_path, below):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="run_dir=.*/file.*: cannot be created .*: choose another run_dir"):
+        train(settings(corpus, tmp_path / "file" / below), [])
 
 
 def test_a_second_process_is_refused(corpus, tmp_path):

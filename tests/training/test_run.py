@@ -164,6 +164,20 @@ def test_a_nan_validation_is_never_the_best(corpus, tmp_path, monkeypatch):
     assert best.name == "step_00000009"
 
 
+def test_a_very_long_validation_pair_has_no_part_in_the_loss(corpus, tmp_path):
+    lines = (corpus / "valid.tsv").read_text(encoding="utf-8")
+    losses = []
+    for name, more in (("short", ""), ("long", "tea " * 300 + "\tTEE\n" + "tea\t" + "TEE " * 300 + "\n")):
+        config = settings(corpus, tmp_path / name, max_steps=1)
+        config.data.valid["main"].path = str(tmp_path / f"{name}.tsv")
+        config.decode.max_source_tokens = 100
+        (tmp_path / f"{name}.tsv").write_text(lines + more, encoding="utf-8")
+        losses.append(train(config, []).metrics["loss"])
+    assert losses[0] == pytest.approx(losses[1])
+    log = (tmp_path / "long" / "log.jsonl").read_text(encoding="utf-8")
+    assert "data.valid: 2 of 12 pairs have a side of more than decode.max_source_tokens=100 tokens" in log
+
+
 def test_limits_and_early_stopping(corpus, tmp_path):
     by_epoch = train(settings(corpus, tmp_path / "epochs", max_steps=None, max_epochs=1.0), [])
     assert by_epoch.stopped_by == "max_epochs"
