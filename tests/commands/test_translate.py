@@ -48,6 +48,7 @@ ROOT = Path(__file__).parents[2]
         (["translate", "RUN", "hi", "--glossary", "no.tsv"], "no.tsv: No such file or directory"),
         (["translate", "RUN", "hi", "--decode", "beam_groups"], "--decode 'beam_groups': expected NAME=VALUE"),
         (["translate", "RUN", "hi", "--decode", "max_length_ratio=1e300"], "decode.max_length_ratio=1e+300: must be"),
+        (["translate", "RUN", "hi", "--decode", "diversity_penalty=1"], "diversity_penalty=1.0 has no effect with"),
         (["translate", "RUN", "hi", "--decode", "beam_groups=2"], "decode.beam_size=3 must be a multiple of decode.b"),
     ],
 )

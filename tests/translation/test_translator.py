@@ -158,7 +158,7 @@ def test_scores_after_the_search_are_those_of_the_model_with_the_rules(tokenizer
     translator, texts = make_translator(tokenizers, **decode), sentences(5, seed=8)
     repeated = 0
     for text, found in zip(texts, translator.translate_n_best(texts, 4), strict=True):
-        views = translator.force([text] * len(found), [t.tokens for t in found])
+        views = translator.force(translator.sources([text]) * len(found), [t.tokens for t in found])
         scores = []
         for translation, view in zip(found, views, strict=True):
             ids = [*translation.tokens, EOS_ID][: len(view.log_probs) - translation.unfinished]
