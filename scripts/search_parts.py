@@ -100,6 +100,9 @@ class Parts:
 
     def held_row(self, name: str, wanted: list[tuple[str, ...]], translations: list[str]) -> None:
         count = sum(map(len, wanted))
+        if not count:
+            self.row(name, translations, "nothing asked for")
+            return
 
         def hits(texts: list[str]) -> int:
             return sum(self.holds(text, phrase) for text, own in zip(texts, wanted, strict=True) for phrase in own)
