@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from mt.config import TrainConfig
-from mt.mapping import from_mapping, to_mapping
+from mt.mapping import from_mapping, known_keys, read_json, to_mapping
 from mt.tensors import (
     check_fit,
     check_sha256,
@@ -91,10 +91,9 @@ def read_record(run_dir: Path) -> dict[str, Any]:
     Empty where the file is missing or damaged: nothing but the record is lost then.
     """
     try:
-        record = json.loads((run_dir / VERSIONS).read_bytes())
-    except (OSError, ValueError):
+        return read_json(run_dir / VERSIONS)
+    except ValueError:
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def load_config(run_dir: Path) -> TrainConfig:
@@ -106,13 +105,29 @@ def load_config(run_dir: Path) -> TrainConfig:
         raise ValueError(f"{run_dir} is not a run folder: no {CONFIG}; train with mt train run_dir={run_dir}")
     try:
         settings = yaml.safe_load(file.read_bytes())
-        config = from_mapping(TrainConfig, settings)
+        config = from_mapping(TrainConfig, _of_this_version(settings, file))
         missing = [key for key in to_mapping(config) if key not in settings]
         if missing:
             raise ValueError(f"damaged: {missing[0]} is missing; restore the file, a copy is in each state.json")
         return config
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file}: {one_line(error)}") from error
+
+
+def _of_this_version(settings: Any, file: Path) -> Any:
+    """Returns settings without those of training and search that this version does not know, and warns of them.
+
+    They say nothing of what the weights mean, so a run of another version is good without them.
+    """
+    known = known_keys(TrainConfig)
+    kept = dict(settings) if isinstance(settings, dict) else settings
+    for section in ("optim", "trainer", "decode"):
+        own = kept.get(section) if isinstance(kept, dict) else None
+        if isinstance(own, dict):
+            kept[section] = {name: value for name, value in own.items() if f"{section}.{name}" in known}
+            for name in own.keys() - kept[section].keys():  # stacklevel: of one place, so told once
+                warnings.warn(f"{file}: {section}.{name}={own[name]} is no setting of this version", stacklevel=1)
+    return kept
 
 
 def load_tokenizers(run_dir: Path) -> TokenizerPair:
@@ -261,8 +276,8 @@ def _pointee(run_dir: Path, name: str) -> Path:
     """Returns what a pointer names, there or not. Raises ValueError where the pointer is damaged."""
     pointer = run_dir / CHECKPOINTS / f"{name}.json"
     try:
-        return pointer.parent / json.loads(pointer.read_bytes())["checkpoint"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return pointer.parent / read_json(pointer)["checkpoint"]
+    except (ValueError, TypeError, KeyError) as error:
         known = checkpoint_names(run_dir)
         raise ValueError(f"{pointer}: damaged, expected {{'checkpoint': NAME}}; the run has {known}") from error
 
@@ -323,15 +338,10 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     file = checkpoint / STATE
     if checkpoint.is_file():
         raise ValueError(f"{checkpoint}: not a checkpoint folder; mt reads safetensors only, no pickled files")
-    try:
-        state = json.loads(file.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{file}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: damaged ({one_line(error)})") from error
-    if isinstance(state, dict) and isinstance(state.get("format"), int) and state["format"] > FORMAT:
+    state = read_json(file)
+    if isinstance(state.get("format"), int) and state["format"] > FORMAT:
         raise ValueError(f"{file}: has format {state['format']}, this mt reads up to {FORMAT}; use a newer mt")
-    if not isinstance(state, dict) or not all(isinstance(state.get(key), kind) for key, kind in _STATE_KINDS.items()):
+    if not all(isinstance(state.get(key), kind) for key, kind in _STATE_KINDS.items()):
         raise ValueError(f"{file}: damaged (must hold {', '.join(_STATE_KINDS)})")
     if checkpoint.name.startswith("step_") and checkpoint.name != f"step_{state['step']:08d}":
         raise ValueError(f"{file}: damaged (of update {state['step']}, which its folder's name is not): remove it")

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader  # refuses a key given twice
 from omegaconf.errors import OmegaConfBaseException
 
-from mt.config import CorpusConfig, TrainConfig
+from mt.config import CorpusConfig, TrainConfig, without_effect
 from mt.mapping import field_type, from_mapping, known_keys, suggest, to_mapping
 
 VERSION_BASE = "1.3"  # of Hydra's behaviour
@@ -80,9 +80,10 @@ def read_config(file: Path, overrides: list[str]) -> TrainConfig:
     Raises ValueError as `compose` does, and for an override that composes (a group's option, several values).
     """
     try:
-        settings = to_mapping(from_mapping(TrainConfig, yaml.load(file.read_bytes(), get_yaml_loader())))
+        stored = from_mapping(TrainConfig, yaml.load(file.read_bytes(), get_yaml_loader()))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{file}: {_one_line(error)}") from error
+    settings = to_mapping(stored)
     for override in _parse(_prepare(overrides, None)):
         key = override.key_or_group
         if key in _group_options(None) or override.is_sweep_override() or override.is_hydra_override():
@@ -95,7 +96,7 @@ def read_config(file: Path, overrides: list[str]) -> TrainConfig:
             node.pop(last, None)
         else:
             node[last] = override.value()
-    return from_mapping(TrainConfig, settings)
+    return _refuse_idle(from_mapping(TrainConfig, settings), known=without_effect(stored))
 
 
 def run_hydra(arguments: list[str], task: Callable[[TrainConfig], None]) -> None:
@@ -160,7 +161,15 @@ def _store_schema() -> None:
 
 
 def _to_config(composed: DictConfig) -> TrainConfig:
-    return from_mapping(TrainConfig, OmegaConf.to_container(composed, resolve=True))
+    return _refuse_idle(from_mapping(TrainConfig, OmegaConf.to_container(composed, resolve=True)))
+
+
+def _refuse_idle(config: TrainConfig, known: Sequence[str] = ()) -> TrainConfig:
+    """Returns the settings. Raises ValueError where one has no effect, with another message than those known."""
+    for message in without_effect(config):
+        if message not in known:
+            raise ValueError(message)
+    return config
 
 
 def _parse(overrides: list[str]) -> list[Override]:

@@ -122,11 +122,6 @@ class TokenizerConfig:
             f"tokenizer.joint=true needs equal normalisation on both sides; got source_normalization="
             f"{self.source_normalization}, target_normalization={self.target_normalization}: set joint=false",
         )
-        _require(
-            not self.joint or self.source_vocabulary_size is None,
-            f"tokenizer.source_vocabulary_size={self.source_vocabulary_size} has no effect with tokenizer.joint=true, "
-            "where both sides share tokenizer.vocabulary_size: set tokenizer.joint=false or leave it out",
-        )
 
 
 @dataclass
@@ -189,11 +184,6 @@ class OptimConfig:
     def __post_init__(self) -> None:
         _in_range("optim", "lr", self.lr, 0, 1e6)
         _in_range("optim", "muon_lr", self.muon_lr, 0, 1e6)
-        _require(
-            self.optimizer == "muon" or self.muon_lr == type(self).muon_lr,
-            f"optim.muon_lr={self.muon_lr} has no effect with optim.optimizer={self.optimizer}: set "
-            "optim.optimizer=muon or leave optim.muon_lr out",
-        )
         _in_range("optim", "warmup_steps", self.warmup_steps, 0)
         for name in ("beta1", "beta2"):
             _in_range("optim", name, getattr(self, name), 0, 0.99999)
@@ -237,11 +227,6 @@ class DecodeConfig:
             f"decode.beam_size={self.beam_size} must be a multiple of decode.beam_groups={self.beam_groups}",
         )
         _in_range("decode", "diversity_penalty", self.diversity_penalty, 0, 100)
-        _require(
-            self.beam_groups > 1 or self.diversity_penalty == type(self).diversity_penalty,
-            f"decode.diversity_penalty={self.diversity_penalty} has no effect with decode.beam_groups=1: set "
-            "decode.beam_groups or leave decode.diversity_penalty out",
-        )
         _in_range("decode", "min_length_ratio", self.min_length_ratio, 0)
         _require(
             self.min_length_ratio <= self.max_length_ratio,
@@ -340,13 +325,39 @@ class TrainConfig:
             self.model.tying != "three_way" or self.tokenizer.joint,
             "model.tying=three_way needs one vocabulary: set tokenizer.joint=true or model.tying=decoder",
         )
-        dropouts = self.model.dropout, self.model.attention_dropout, self.model.activation_dropout
-        _require(
-            not self.optim.r_drop or any(dropouts),
-            f"optim.r_drop={self.optim.r_drop} has no effect without dropout, which makes the two passes differ: set "
-            "model.dropout or leave optim.r_drop out",
-        )
         _require(
             bool(self.name.strip(". ")) and "/" not in self.name,
             f"name={self.name!r}: must be a name without '/' that is more than dots: a run's folder is runs/NAME",
         )
+
+
+def without_effect(config: TrainConfig) -> list[str]:
+    """Returns a message for each setting whose value does nothing beside the others.
+
+    Whoever asks for one is refused (mt.compose); a run that was trained with one is as good as any.
+    """
+    tokenizer, optim, model = config.tokenizer, config.optim, config.model
+    dropouts = model.dropout, model.attention_dropout, model.activation_dropout
+    idle = {
+        f"tokenizer.source_vocabulary_size={tokenizer.source_vocabulary_size} has no effect with tokenizer.joint=true, "
+        "where both sides share tokenizer.vocabulary_size: set tokenizer.joint=false or leave it out": (
+            tokenizer.joint and tokenizer.source_vocabulary_size is not None
+        ),
+        f"optim.muon_lr={optim.muon_lr} has no effect with optim.optimizer={optim.optimizer}: set "
+        "optim.optimizer=muon or leave optim.muon_lr out": (
+            optim.optimizer != "muon" and optim.muon_lr != OptimConfig.muon_lr
+        ),
+        f"optim.r_drop={optim.r_drop} has no effect without dropout, which makes the two passes differ: set "
+        "model.dropout or leave optim.r_drop out": optim.r_drop > 0 and not any(dropouts),
+    }
+    return [*(message for message, holds in idle.items() if holds), *decode_without_effect(config.decode)]
+
+
+def decode_without_effect(decode: DecodeConfig) -> list[str]:
+    """The same of search settings alone."""
+    if decode.beam_groups > 1 or decode.diversity_penalty == DecodeConfig.diversity_penalty:
+        return []
+    return [
+        f"decode.diversity_penalty={decode.diversity_penalty} has no effect with decode.beam_groups=1: set "
+        "decode.beam_groups or leave decode.diversity_penalty out"
+    ]

@@ -1,13 +1,15 @@
-"""Dataclasses from nested plain dicts (composed YAML, a run's config.yaml) and back; only the standard library.
+"""Dataclasses from nested plain dicts (composed YAML, a run's config.yaml) and back, and such dicts from JSON files.
 
-Unknown keys and wrong types are refused, naming the key and the remedy.
+Unknown keys and wrong types are refused, naming the key and the remedy. Only the standard library is imported here.
 """
 
 import dataclasses
 import difflib
+import json
 import math
 import types
 import typing
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -61,6 +63,19 @@ def from_mapping(cls: type[T], mapping: Any, key: str = "") -> T:
 def to_mapping(config: Any) -> dict[str, Any]:
     """Returns nested plain dicts, from which `from_mapping` makes an equal dataclass."""
     return dataclasses.asdict(config)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Returns the values of a JSON file by name. Raises ValueError, naming the file, where there are none to read."""
+    try:
+        values = json.loads(file.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: damaged ({_one_line(error)})") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{file}: damaged (must hold names and values)")
+    return values
 
 
 def _one_line(value: Any) -> str:

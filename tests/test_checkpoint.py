@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
 from mt import checkpoint, versions
-from mt.config import CorpusConfig, DataConfig, TrainConfig
+from mt.config import CorpusConfig, DataConfig, DecodeConfig, TrainConfig
 
 STATE = {"tokenizer_fingerprint": "f" * 64, "metrics": {"bleu": 12.5}, "finished": False}
 
@@ -57,13 +58,26 @@ def test_a_folder_without_settings_is_no_run(tmp_path):
     assert not checkpoint.is_run(tmp_path)
     with pytest.raises(ValueError, match="is not a run folder: no config.yaml; train with mt train run_dir="):
         checkpoint.load_config(tmp_path)
-    (tmp_path / "config.yaml").write_text("optim: {lrr: 1}\n")
-    with pytest.raises(ValueError, match=r"config\.yaml: unknown setting optim\.lrr"):
+    (tmp_path / "config.yaml").write_text("model: {d_modell: 1}\n")
+    with pytest.raises(ValueError, match=r"config\.yaml: unknown setting model\.d_modell; did you mean model\.d_model"):
         checkpoint.load_config(tmp_path)
     (tmp_path / "config.yaml").write_text("optim: {lr: [\n")
     with pytest.raises(ValueError, match=r"config\.yaml: ") as caught:
         checkpoint.load_config(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_settings_of_another_version_are_no_reason_to_refuse_a_run(tmp_path):
+    checkpoint.create_run(tmp_path / "run", TrainConfig(), FakeTokenizers(), [])
+    file = tmp_path / "run" / "config.yaml"
+    settings = yaml.safe_load(file.read_bytes())
+    settings["trainer"]["average_last_checkpoints"] = 0  # no longer there
+    settings["decode"]["diversity_penalty"] = 1.0  # of no effect with one group
+    del settings["decode"]["lookahead"]  # newer
+    file.write_text(yaml.safe_dump(settings))
+    with pytest.warns(UserWarning, match="config.yaml: trainer.average_last_checkpoints=0 is no setting of this ver"):
+        config = checkpoint.load_config(tmp_path / "run")
+    assert config == TrainConfig(decode=DecodeConfig(diversity_penalty=1.0))
 
 
 def test_a_checkpoint_gives_back_what_was_saved(tmp_path):

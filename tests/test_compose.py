@@ -204,6 +204,18 @@ def test_a_saved_config_gives_the_same_settings_again(tmp_path: Path) -> None:
         read_config(file, [])
 
 
+def test_asking_for_what_has_no_effect_is_refused_and_having_it_is_not(tmp_path: Path) -> None:
+    for setting in ("decode.diversity_penalty=1", "optim.muon_lr=1", "tokenizer.source_vocabulary_size=500"):
+        with pytest.raises(ValueError, match=f"{setting.partition('=')[0]}=.* has no effect"):
+            compose([setting])
+    file, old = tmp_path / "config.yaml", compose([])
+    old = dataclasses.replace(old, decode=dataclasses.replace(old.decode, diversity_penalty=1.0))
+    file.write_text(yaml.safe_dump(to_mapping(old)))
+    assert read_config(file, ["trainer.max_steps=7"]).decode == old.decode
+    with pytest.raises(ValueError, match="decode.diversity_penalty=2.0 has no effect"):
+        read_config(file, ["decode.diversity_penalty=2"])
+
+
 def test_one_run_gets_its_settings_and_leaves_no_trace(work_folder: Path) -> None:
     seen: list[tuple[TrainConfig, str]] = []
     run_hydra(["model=tiny", "run_dir=../a"], lambda config: seen.append((config, os.getcwd())))

@@ -3,7 +3,7 @@ import typing
 
 import pytest
 
-from mt.config import CorpusConfig, DecodeConfig, ModelConfig, TrainConfig, TrainerConfig
+from mt.config import CorpusConfig, DecodeConfig, ModelConfig, TrainConfig, TrainerConfig, without_effect
 from mt.mapping import from_mapping, known_keys, suggest, to_mapping
 
 
@@ -46,11 +46,6 @@ def test_round_trip_through_json() -> None:
         ({"init_from": ""}, "init_from='': is empty: give a value, or leave it out"),
         ({"data": {"cache_dir": " "}}, "data.cache_dir=' ': is empty"),
         ({"run_dir": "~/runs/a"}, "run_dir=~/runs/a: ~ means the home folder in a shell alone"),
-        ({"optim": {"muon_lr": 0.1}}, "optim.muon_lr=0.1 has no effect with optim.optimizer=adamw"),
-        (
-            {"tokenizer": {"source_vocabulary_size": 500}},
-            "tokenizer.source_vocabulary_size=500 has no effect with tokenizer.joint=true",
-        ),
         ({"tokenizer": {"bpe_dropout": 0.1}}, "tokenizer.bpe_dropout=0.1 needs tokenizer.algorithm=bpe"),
         ({"tokenizer": {"algorithm": "bpe", "unigram_alpha": 0.1}}, "needs tokenizer.algorithm=unigram"),
         ({"decode": {"no_repeat_ngram_size": -1}}, "decode.no_repeat_ngram_size=-1: must be at least 0"),
@@ -61,7 +56,6 @@ def test_round_trip_through_json() -> None:
             "decode.beam_size=6 must be a multiple of decode.beam_groups=4",
         ),
         ({"decode": {"beam_groups": 6}}, "decode.beam_groups=6: must be between 1 and 5"),
-        ({"decode": {"diversity_penalty": 1}}, "decode.diversity_penalty=1.0 has no effect with decode.beam_groups=1"),
         ({"decode": {"repetition_penalty": 0.9}}, "decode.repetition_penalty=0.9: must be between 1 and 100"),
         (
             {"decode": {"min_length_ratio": 3}},
@@ -78,6 +72,24 @@ def test_wrong_settings_are_refused_in_one_line(settings: dict, message: str) ->
         from_mapping(TrainConfig, settings)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optim": {"muon_lr": 0.1}}, "optim.muon_lr=0.1 has no effect with optim.optimizer=adamw"),
+        (
+            {"tokenizer": {"source_vocabulary_size": 500}},
+            "tokenizer.source_vocabulary_size=500 has no effect with tokenizer.joint=true",
+        ),
+        ({"decode": {"diversity_penalty": 1}}, "decode.diversity_penalty=1.0 has no effect with decode.beam_groups=1"),
+        ({"optim": {"r_drop": 5}, "model": {"dropout": 0}}, "optim.r_drop=5.0 has no effect without dropout"),
+    ],
+)
+def test_what_has_no_effect_is_told_and_no_reason_to_refuse_a_run(settings: dict, message: str) -> None:
+    (found,) = without_effect(from_mapping(TrainConfig, settings))
+    assert found.startswith(message) and "\n" not in found
+    assert without_effect(TrainConfig()) == []
 
 
 def test_validations_of_a_run_that_searches_in_groups() -> None:

@@ -17,6 +17,7 @@ _OUTPUT_DIR = typer.Option(help="Where NAME.hyp.txt and NAME.json go. [default: 
 _NO_REPEAT = typer.Option(help="No run of so many tokens twice; 0: off. [default: the run's]")
 _TOKENIZER = typer.Option(help="One of sacreBLEU's. [default: what fits the target language]")
 _COMET = typer.Option(help="Score with this COMET model as well: a file, or a name downloaded before.")
+_PRECISION = typer.Option(help="float32, bf16 (for GPUs that have it) or int8 (CPU). [default: float32]")
 _DETAILS = typer.Option("--details", help="Also print scores by source length and by word frequency in training.")
 
 
@@ -34,6 +35,7 @@ def evaluate(
     comet: Annotated[str | None, _COMET] = None,
     details: Annotated[bool, _DETAILS] = False,
     report: Annotated[Path | None, typer.Option(help="Write a report as one HTML file.")] = None,
+    precision: Annotated[str | None, _PRECISION] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[
         str | None, typer.Option(help="best, last or a name such as step_00001000. [default: best]")
@@ -46,7 +48,7 @@ def evaluate(
     --reference FILE.
     """
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
-    unused = {"RUN": run, "checkpoint": checkpoint, "output_dir": output_dir, **search}
+    unused = {"RUN": run, "checkpoint": checkpoint, "output_dir": output_dir, "precision": precision, **search}
     if hypotheses is None:
         unused = {"target_language": target_language}
         if run is None:
@@ -74,9 +76,9 @@ def evaluate(
 
         decode = evaluation.changed(load_config(run).decode, **search)
         progress = _show_progress if sys.stderr.isatty() else None
-        results = evaluation.evaluate(
-            run, source, reference, device, checkpoint or "best", decode, output_dir, progress, bleu_tokenizer, comet
-        )
+        files = run, source, reference, device, checkpoint or "best"
+        others = decode, output_dir, progress, bleu_tokenizer, comet, precision or "float32"
+        results = evaluation.evaluate(*files, *others)
     _show(results)
     if not details and report is None:
         return

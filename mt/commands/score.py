@@ -67,8 +67,8 @@ def _scored(translator: "Translator", pairs: Iterator[tuple[str, str]]) -> Itera
     sides, number = translator.tokenizers, 0
     while chunk := list(islice(pairs, PAIRS_AT_ONCE)):
         ids = sides.target.encode([target for _, target in chunk])
-        views = translator.force(["" if is_empty(target) else source for source, target in chunk], ids)
-        sources = sides.source.encode([source for source, _ in chunk])
+        sources = translator.sources(["" if is_empty(target) else source for source, target in chunk])
+        views = translator.force(sources, ids)
         for source_ids, target_ids, view in zip(sources, ids, views, strict=True):
             number += 1
             limits = translator.decode.max_source_tokens, translator.longest_forced

@@ -106,27 +106,24 @@ def translate(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Of mt's search: float32, bf16 (for GPUs that have it) or int8 (CPU). [default: float32]"),
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(help="mt, or ctranslate2, which RUN may be exported to. [default: what RUN is for]")
     ] = None,
 ) -> None:
     """Translate text, a file or standard input with a trained model."""
-    if text and input:
-        raise ValueError("give either TEXT or --input, not both")
-    if not text and not input and sys.stdin is None:
-        raise ValueError("standard input is closed: give TEXT or --input FILE")
-    counts = {"--n-best": n_best, "--alternatives": alternatives, "--sample": sample, "--consensus": consensus}
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise ValueError(f"{name}={count}: must be at least 1")
-    if seed < 0:
-        raise ValueError(f"--seed={seed}: must be at least 0")
-    if as_json and scores:
-        raise ValueError("--json writes the scores anyway: leave --scores out")
-    if details and not as_json:
-        raise ValueError("--details needs --json")
-    if engine not in (None, "mt", "ctranslate2"):
-        raise ValueError(f"--engine={engine}: must be mt or ctranslate2")
+    from mt.commands.translate_checks import check_document, check_engine, check_options, check_ways
+
+    options = {
+        "TEXT": text, "--input": input, "--field": field, "--new-field": new_field, "--n-best": n_best,
+        "--scores": scores, "--json": as_json, "--details": details, "--prefix": prefix, "--phrase": phrase,
+        "--glossary": glossary, "--forbid": forbid, "--with": together_with, "--alternatives": alternatives,
+        "--sample": sample, "--consensus": consensus, "--seed": seed, "--engine": engine, "--precision": precision,
+    }  # fmt: skip
+    check_options(options)
     from mt.documents.formats import document_format
     from mt.export.engine import is_export, load_decode, load_engine, load_languages
     from mt.translation.documents import translate_file
@@ -143,23 +140,15 @@ def translate(
     def guide(source: str) -> Guidance:
         return Guidance(prefix or "", (*(phrase or ()), *(terms.targets_in(source) if terms else ())))
 
-    ours = {
-        "--prefix": prefix, "--phrase": phrase, "--glossary": glossary, "--forbid": forbid, "--with": together_with,
-        "--alternatives": alternatives, "--sample": sample, "--consensus": consensus, "--details": details,
-    }  # fmt: skip
     drawn = Sampling(temperature, top_k, top_p, epsilon)
-    by_ctranslate2 = engine == "ctranslate2" or is_export(run)
-    given = [name for name, value in ours.items() if value]
-    if by_ctranslate2 and given:
-        raise ValueError(f"{given[0]}: is of mt's own search: leave it out, or --engine=ctranslate2")
-    _check_ways([*given, *(["--scores"] if scores else [])], n_best, drawn != Sampling() or seed != 1)
-    if engine == "mt" and by_ctranslate2:
-        raise ValueError(f"--engine=mt: {run} is an export; leave --engine out, or give the run that it was made from")
+    check_engine(options, run, is_export(run))
+    check_ways(options, drawn != Sampling() or seed != 1)
 
     def load() -> "LineTranslator":
-        if by_ctranslate2:
+        if engine == "ctranslate2" or is_export(run):
             return load_engine(run, device, checkpoint, settings)
-        return load_translator(run, device, checkpoint, settings, together_with or (), forbid or (), guide)
+        others = together_with or (), forbid or (), guide
+        return load_translator(run, device, checkpoint, settings, *others, precision or "float32")
 
     if kind == "text" and not (split_sentences or protect or field or new_field):
         at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
@@ -169,44 +158,12 @@ def translate(
         else:
             write_lines(job, output, load, Way(n_best, sample, consensus, drawn, seed))
         return
-    of_lines = {
-        "--n-best": n_best > 1, "--scores": scores, "--json": as_json, "--alternatives": alternatives,
-        "--sample": sample, "--consensus": consensus,
-    }  # fmt: skip
-    _check_document(kind, text, field or new_field, [name for name, value in of_lines.items() if value])
+    check_document(options, kind)
     name = "TEXT" if text else "standard input" if input is None else str(input)
     whole = kind != "text"
     choices = split_sentences or whole, protect or whole, field, new_field
     with _binary(text, input) as file:
         translate_file(kind, file, name, output, load_languages(run), load, *choices)
-
-
-def _check_ways(given: list[str], n_best: int, drawn: bool) -> None:
-    """Raises ValueError for options which do not go together: `given`, and whether --temperature and its like are."""
-    instead = [name for name in ("--alternatives", "--sample", "--consensus") if name in given]
-    if len(instead) > 1:
-        raise ValueError(f"{' and '.join(instead)}: give one of them")
-    unused = ["--phrase", "--glossary"] if instead else []
-    if instead == ["--alternatives"]:
-        unused += ["--forbid", "--details", "--scores"]
-    for name in unused:
-        if name in given:
-            raise ValueError(f"{name}: has no meaning with {instead[0]}: leave it out")
-    if instead and n_best > 1:
-        raise ValueError(f"--n-best={n_best}: has no meaning with {instead[0]}: leave it out")
-    if drawn and not {"--sample", "--consensus"} & set(given):
-        raise ValueError("--temperature, --top-k, --top-p, --epsilon and --seed need --sample or --consensus")
-
-
-def _check_document(kind: str, text: list[str] | None, field: str | None, of_lines: list[str]) -> None:
-    """Raises ValueError for options that mean nothing with a document, or with text cut into sentences."""
-    if kind != "text" and text:
-        raise ValueError(f"--format={kind}: is of a file: give --input or standard input, not TEXT")
-    if field and kind not in ("jsonl", "tsv", "csv"):
-        raise ValueError(f"--field and --new-field are of jsonl, tsv and csv; the format is {kind}: leave them out")
-    if of_lines:
-        kind = f"format {kind}" if kind != "text" else "--split-sentences and --protect"
-        raise ValueError(f"{of_lines[0]} has no meaning with {kind}: leave it out")
 
 
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:

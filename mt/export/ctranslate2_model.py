@@ -33,11 +33,9 @@ def save_ctranslate2_model(
     """Writes model.bin, config.json and the vocabularies into an existing folder.
 
     weights: a model's state dict, each tensor under every name that it has; positions: the longest source or output in
-    tokens, </s> counted, that a model with sinusoidal positions can take. Raises ValueError for an unknown
-    quantization, and where ctranslate2 is not installed.
+    tokens, </s> counted, that a model with sinusoidal positions can take; quantization: one of QUANTIZATIONS. Raises
+    ValueError where ctranslate2 is not installed.
     """
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(f"--quantization={quantization}: must be one of {', '.join(QUANTIZATIONS)}")
     spec = make_spec(config, weights, positions)
     _register_vocabularies(spec, tokenizers)
     spec.validate()

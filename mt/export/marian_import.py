@@ -6,7 +6,6 @@ gets a SentencePiece model with our special pieces in front, and a table with a 
 holds the other pieces of Marian's vocabulary too, marked as unused, for Marian may write them.
 """
 
-import json
 import pickle
 import struct
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from torch import Tensor
 from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DataConfig, DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mt.export.whole import new_folder
+from mt.mapping import read_json
 from mt.model.embedding import sinusoids
 from mt.model.transformer import Transformer
 from mt.tensors import copy_weights, find_not_finite, one_line, read_tensors
@@ -51,7 +51,7 @@ def import_marian(folder: Path, run_dir: Path, source_language: str, target_lang
     """
     if run_dir.exists() and (not run_dir.is_dir() or any(run_dir.iterdir())):
         raise ValueError(f"{run_dir}: exists; choose a new folder")
-    settings = _read_json(folder / "config.json")
+    settings = read_json(folder / "config.json")
     weights = _read_weights(folder)
     vocabulary, target_vocabulary = _read_vocabularies(folder)
     source = _read_side(folder / "source.spm", vocabulary, others=False)
@@ -90,18 +90,6 @@ def import_marian(folder: Path, run_dir: Path, source_language: str, target_lang
     return " ".join(f"model.{name}={value}" for name, value in asdict(model_config).items())
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{file}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: damaged ({one_line(error)})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{file}: damaged (must hold names and values)")
-    return content
-
-
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """Returns the tensors as float32, of model.safetensors or, without running any code in it, pytorch_model.bin."""
     if (folder / "model.safetensors").exists():
@@ -121,9 +109,9 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 def _read_vocabularies(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
     """Returns the rows of source and target pieces; one and the same where the model has one vocabulary."""
-    vocabulary = _read_json(folder / "vocab.json")
+    vocabulary = read_json(folder / "vocab.json")
     separate = (folder / "target_vocab.json").exists()
-    target = _read_json(folder / "target_vocab.json") if separate else vocabulary
+    target = read_json(folder / "target_vocab.json") if separate else vocabulary
     for name, pieces in (("vocab.json", vocabulary), ("target_vocab.json", target)):
         needed = dict.fromkeys(("</s>", "<unk>", "<pad>")) | pieces
         unnumbered = [piece for piece, row in needed.items() if not isinstance(row, int)]
@@ -239,7 +227,7 @@ def _positions(folder: Path, d_model: int, weights: Mapping[str, Tensor]) -> str
 
 def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:
     file = folder / "generation_config.json"
-    given = {**settings, **(_read_json(file) if file.exists() else {})}
+    given = {**settings, **(read_json(file) if file.exists() else {})}
     try:
         return DecodeConfig(
             beam_size=int(given.get("num_beams") or 1),

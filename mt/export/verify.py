@@ -132,6 +132,6 @@ def _differences(
 
 def score(translator: Translator, source: str, made: Translation) -> float:
     """Returns the score that our model gives to a translation's tokens, as its search would: in nats / length^alpha."""
-    (view,) = translator.force([source], [made.tokens])
+    (view,) = translator.force(translator.sources([source]), [made.tokens])
     log_probs = [] if view is None else view.log_probs[: len(view.log_probs) - made.unfinished]
     return math.fsum(log_probs) / max(len(log_probs), 1) ** translator.decode.length_penalty

@@ -14,7 +14,6 @@ Where results can differ:
 - Sums in another order: near-ties can fall the other way, and with int8, int16 or half precision, more than ties.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 
 from mt.config import DecodeConfig
-from mt.mapping import from_mapping
+from mt.mapping import from_mapping, read_json
 from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from mt.translation.beam import Hypothesis
 from mt.translation.lines import LineTranslator, longest_output
@@ -179,13 +178,10 @@ def exported_decode(folder: Path) -> DecodeConfig:
 def read_record(folder: Path) -> dict[str, Any]:
     """Returns what mt export noted in a folder. Raises ValueError where it did not write the folder."""
     file = folder / RECORD
-    try:
-        record = json.loads(file.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{file}: cannot be read ({error.strerror}): no folder that mt export wrote") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: damaged ({' '.join(str(error).split())})") from error
-    if not isinstance(record, dict) or not str(record.get("made_by", "")).startswith("mt "):
+    if not file.exists():
+        raise ValueError(f"{folder}: holds no {RECORD}: no folder that mt export wrote")
+    record = read_json(file)
+    if not str(record.get("made_by", "")).startswith("mt "):
         raise ValueError(f"{file}: was not written by mt export")
     return record
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from mt.checkpoint import MODEL, load_config, pointed, read_state
-from mt.config import CorpusConfig, DataConfig, DecodeConfig
+from mt.config import CorpusConfig, DataConfig, DecodeConfig, decode_without_effect
 from mt.data.corpus import read_lines
 from mt.evaluation.comet import find_comet, score_comet
 from mt.evaluation.metrics import Score, bleu_tokenizer, check_seed, make_bleu, score_with_intervals
@@ -83,7 +83,10 @@ def changed(
         if not equals:
             raise ValueError(f"--decode {setting!r}: expected NAME=VALUE, such as repetition_penalty=1.2")
         changes[name] = yaml.safe_load(value)
-    return from_mapping(DecodeConfig, {**dataclasses.asdict(decode), **changes}, "decode")
+    result = from_mapping(DecodeConfig, {**dataclasses.asdict(decode), **changes}, "decode")
+    if "diversity_penalty" in changes and (messages := decode_without_effect(result)):
+        raise ValueError(messages[0])
+    return result
 
 
 def evaluate(
@@ -97,6 +100,7 @@ def evaluate(
     progress: Callable[[int, int], None] | None = None,
     bleu_tokenizer: str | None = None,
     comet: str | None = None,
+    precision: str = "float32",
 ) -> dict[str, Evaluation]:
     """Returns all scores by name: of a source file with its reference, or else of each of the run's data.test.
 
@@ -105,9 +109,9 @@ def evaluate(
     followed by the checkpoint's where that is not "best". Translations that stand there and were made by the same
     program from the same checkpoint, settings and text are scored as they are. `progress` is called with the sentences
     translated and their total. `bleu_tokenizer` replaces the one that follows from the target language; `comet` is a
-    COMET model's name or file. Raises ValueError, before the model is loaded, for files that are missing, empty or of
-    unequal length, and where NAME would replace what was made from other text; before translating for an output_dir
-    that cannot be written; and where COMET fails, after all else was written.
+    COMET model's name or file; `precision`: see load_translator. Raises ValueError, before the model is loaded, for
+    files that are missing, empty or of unequal length, and where NAME would replace what was made from other text;
+    before translating for an output_dir that cannot be written; and where COMET fails, after all else was written.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir)
@@ -121,10 +125,10 @@ def evaluate(
         check_replaces_only_its_own(folder, name + suffix, texts[name].fingerprint)
         scorer.check(texts[name])
     decode = decode or config.decode
-    made_by = _made_by(run_dir, checkpoint, decode, scorer.device)
+    made_by = {**_made_by(run_dir, checkpoint, decode, scorer.device), "precision": precision}
     kept = {name: kept_translations(folder, name + suffix, made_by, texts[name].fingerprint) for name in corpora}
     missing = [name for name in corpora if kept[name] is None]
-    translator = load_translator(run_dir, device, checkpoint, decode) if missing else None
+    translator = load_translator(run_dir, device, checkpoint, decode, precision=precision) if missing else None
     make_folder(folder)
     total, done = sum(len(texts[name].sources) for name in missing), 0
     results = {}

@@ -86,9 +86,9 @@ def write_alternatives(
 
 def _views(translator: Translator, texts: list[str], results: list[list[Translation]]) -> list[list[dict[str, object]]]:
     """Returns for each translation of each text what --details adds to its JSON."""
-    flat = [(text, translation.tokens) for text, found in zip(texts, results, strict=True) for translation in found]
-    views = iter(translator.force([text for text, _ in flat], [tokens for _, tokens in flat]))
-    sources = translator.tokenizers.source.encode(texts)
+    sources = translator.sources(texts)
+    flat = [(ids, translation.tokens) for ids, found in zip(sources, results, strict=True) for translation in found]
+    views = iter(translator.force([ids for ids, _ in flat], [tokens for _, tokens in flat]))
     return [
         [translator.details(source, translation.tokens, next(views)) for translation in found]
         for source, found in zip(sources, results, strict=True)

@@ -41,8 +41,7 @@ class Speller:
             if piece:
                 self.by_bytes.setdefault(piece, []).append(token)
         self.longest = max(map(len, self.by_bytes), default=0)
-        firsts = (piece.decode("utf-8", errors="ignore")[:1] for piece in tokenizer.piece_bytes)
-        self.glues = [spaced and first != "" and in_word(first) for first in firsts]  # go on with a word
+        self.glues = [spaced and _goes_on(piece) for piece in tokenizer.piece_bytes]
 
     def phrases(self, texts: Sequence[str]) -> list[Phrase]:
         """Returns the phrases of texts, each once.
@@ -84,6 +83,12 @@ class Speller:
     def _steps(self, content: bytes, offset: int) -> list[tuple[int, int]]:
         ends = range(offset + 1, min(offset + self.longest, len(content)) + 1)
         return [(token, end) for end in ends for token in self.by_bytes.get(content[offset:end], [])]
+
+
+def _goes_on(piece: bytes) -> bool:
+    """Returns whether what a piece writes may go on with a word: a part of a character may be that of a letter."""
+    first = piece.decode("utf-8", errors="ignore")[:1]
+    return in_word(first) if first else piece != b""
 
 
 def spaced(language: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mt.config import CorpusConfig, DataConfig
 from mt.data.corpus import check_corpus, read_corpus, read_lines
+from mt.mapping import read_json
 from mt.translation.output import open_output
 
 
@@ -53,12 +54,11 @@ def check_lines(first: Path | str, first_count: int, second: Path | str, second_
 def read_record(file: Path) -> dict[str, Any] | None:
     """Returns what NAME.json holds; None where there is no such file or it is none of ours."""
     try:
-        record = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        record = read_json(file)
+    except ValueError:
         return None
     kinds = {"text": str, "sentences": int, "corpus": dict}
-    ours = isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds.items())
-    return record if ours else None
+    return record if all(isinstance(record.get(key), kind) for key, kind in kinds.items()) else None
 
 
 def make_folder(folder: Path) -> None:
@@ -103,18 +103,22 @@ def kept_translations(folder: Path, name: str, made_by: dict[str, Any], fingerpr
     """Returns the translations of an earlier evaluation, where translating again would give the same; else None.
 
     The text and everything in made_by have to be equal: checkpoint, weights, search settings, device, versions, the
-    program's files. A program whose files were changed since its commit never counts as the same.
+    program's files, whatever their commit.
     """
     record = read_record(folder / f"{name}.json")
-    known = made_by["weights"] is not None and not str(made_by["versions"]["git_commit"]).endswith("-dirty")
-    if record is None or not known or record["text"] != fingerprint or "translations_sha256" not in record:
+    if record is None or made_by["weights"] is None or "translations_sha256" not in record:
         return None
-    if any(record.get(key) != value for key, value in made_by.items()):
+    if record["text"] != fingerprint or any(_settled(record.get(key)) != _settled(made_by[key]) for key in made_by):
         return None
     try:
         return read_translations(folder, name, record)
     except ValueError:  # removed or changed since
         return None
+
+
+def _settled(value: Any) -> Any:
+    """Returns a value of made_by without the commit, of which the program's hash says all that matters."""
+    return {key: own for key, own in value.items() if key != "git_commit"} if isinstance(value, dict) else value
 
 
 def write_results(folder: Path, name: str, translations: list[str], record: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from mt.config import DecodeConfig
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.model.layout import Layout
+from mt.model.precision import in_precision
 from mt.model.transformer import Transformer
 from mt.tokenizer import EOS_ID, TokenizerPair
 from mt.translation.alternatives import beginnings, next_word
@@ -137,14 +138,14 @@ class Translator(LineTranslator):
             found.append([replace(samples[best], score=float(likeness[best]))])
         return found
 
-    def force(self, texts: list[str], translations: list[list[int]]) -> list[Forced | None]:
-        """Returns what the model thinks of each text's translation, given as ids; None for a text without content.
+    def force(self, sources: list[list[int]], translations: list[list[int]]) -> list[Forced | None]:
+        """Returns what the model thinks of each source's translation, both given as ids; None for an empty source.
 
         Longer translations than any output can be are cut (`longest_forced`).
         """
-        sources = [self._cut(ids) for ids in self.sources(texts)]
+        sources = [self._cut(ids) for ids in sources]
         targets = [ids[: self.longest_forced] for ids in translations]
-        results: list[Forced | None] = [None] * len(texts)
+        results: list[Forced | None] = [None] * len(sources)
         sides = zip(sources, targets, strict=True)
         lengths = [max(len(source), len(target)) if source else 0 for source, target in sides]
         for batch in self._batches(lengths, self.decode.beam_size):
@@ -348,16 +349,19 @@ def load_translator(
     together_with: Sequence[Path | str] = (),
     forbidden: Sequence[str] = (),
     guide: Callable[[str], Guidance] = lambda text: Guidance(),
+    precision: str = "float32",
 ) -> Translator:
     """Returns a translator made of a run folder's model and tokenizers.
 
     `checkpoint` is best, last or the name of a folder below checkpoints/; `decode` replaces the run's search settings.
     together_with: more runs, whose models form an ensemble with the first one's. forbidden, guide: see Translator.
-    Raises ValueError where a file is missing, damaged or does not fit the others, or the device is not there.
+    precision: see in_precision. Raises ValueError where a file is missing, damaged or does not fit the others, or the
+    device is not there.
     """
     run_dir = Path(run_dir)
     config, tokenizers = load_config(run_dir), load_tokenizers(run_dir)
-    models = [_load_model(folder, tokenizers, device, checkpoint) for folder in (run_dir, *map(Path, together_with))]
+    folders = run_dir, *map(Path, together_with)
+    models = [in_precision(_load_model(folder, tokenizers, device, checkpoint), precision) for folder in folders]
     model = Ensemble(models) if together_with else models[0]
     return Translator(model, tokenizers, decode or config.decode, config.data.target_language, forbidden, guide)
 

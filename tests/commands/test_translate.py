@@ -1,6 +1,7 @@
 """Options of mt translate that hold translations to something, or draw them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mt.__main__ import main
+from mt.checkpoint import point, pointed, read_state, read_weights, save_checkpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,9 +47,11 @@ ROOT = Path(__file__).parents[2]
         (["translate", "RUN", "hi", "--phrase", ""], "'': no pieces of the target tokenizer write this text"),
         (["translate", "RUN", "hi", "--phrase", "me", "--phrase", ""], "'': no pieces of the target tokenizer write"),
         (["translate", "RUN", "hi", "--forbid", " "], "' ': no pieces of the target tokenizer write this text"),
+        (["translate", "RUN", "hi", "--precision", "fp8"], "precision=fp8: must be one of float32, bf16, int8"),
         (["translate", "RUN", "hi", "--glossary", "no.tsv"], "no.tsv: No such file or directory"),
         (["translate", "RUN", "hi", "--decode", "beam_groups"], "--decode 'beam_groups': expected NAME=VALUE"),
         (["translate", "RUN", "hi", "--decode", "max_length_ratio=1e300"], "decode.max_length_ratio=1e+300: must be"),
+        (["translate", "RUN", "hi", "--decode", "diversity_penalty=1"], "diversity_penalty=1.0 has no effect with"),
         (["translate", "RUN", "hi", "--decode", "beam_groups=2"], "decode.beam_size=3 must be a multiple of decode.b"),
     ],
 )
@@ -95,6 +99,21 @@ def test_what_a_translation_is_held_to(run_mt, run_dir: Path, tmp_path: Path) ->
     found = [line.split("\t") for line in translated("--prefix", "the", "--alternatives", "2")]
     assert [number for number, *_ in found] == ["1", "1", "2", "2"]
     assert all(translation.startswith("the" + word) for _, _, word, translation in found)
+
+
+def test_an_ensemble_and_fewer_bits(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    def scored(run: Path, *options: object) -> list[str]:
+        code, out, err = run_mt("translate", run, "the ox", "the cat sees us", "--scores", *options)
+        assert code == 0, err
+        return out.decode().split("\n")[:-1]
+
+    other = shutil.copytree(run_dir, tmp_path / "other")
+    weights = {name: 0.9 * tensor for name, tensor in read_weights(pointed(run_dir, "best")).items()}
+    point(other, "best", save_checkpoint(other, 9999, weights, None, read_state(pointed(run_dir, "best"))))
+    together = scored(run_dir, "--with", other)
+    assert together == scored(other, "--with", run_dir) and together not in (scored(run_dir), scored(other))
+    eight, sixteen = scored(run_dir, "--precision", "int8"), scored(run_dir, "--precision", "bf16")
+    assert len(eight) == len(sixteen) == 2 and len({*map(tuple, (eight, sixteen, scored(run_dir)))}) == 3
 
 
 def test_drawn_translations(run_mt, run_dir: Path) -> None:

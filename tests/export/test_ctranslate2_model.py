@@ -80,13 +80,6 @@ def test_every_type_loads_and_is_near(quantization, tokenizers, tmp_path):
         assert sum(result.log_probs) / (len(ids) + 1) == pytest.approx(expected, rel=0.1)
 
 
-def test_an_unknown_type_is_refused(tokenizers, tmp_path):
-    model = random_model(MODEL, tokenizers[True])
-    with pytest.raises(ValueError, match="^--quantization=int4: must be one of float32, int8, "):
-        save_ctranslate2_model(tmp_path, MODEL, model.state_dict(), tokenizers[True], 100, "int4")
-    assert not list(tmp_path.iterdir())
-
-
 def test_tied_tables_and_positions_are_stored_once(tokenizers, tmp_path):
     pair = tokenizers[True]
     sizes = {}

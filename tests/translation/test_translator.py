@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from sacrebleu.metrics import CHRF
 
 from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
@@ -159,7 +160,7 @@ def test_scores_after_the_search_are_those_of_the_model_with_the_rules(tokenizer
     translator, texts = make_translator(tokenizers, **decode), sentences(5, seed=8)
     repeated = 0
     for text, found in zip(texts, translator.translate_n_best(texts, 4), strict=True):
-        views = translator.force([text] * len(found), [t.tokens for t in found])
+        views = translator.force(translator.sources([text]) * len(found), [t.tokens for t in found])
         scores = []
         for translation, view in zip(found, views, strict=True):
             ids = [*translation.tokens, EOS_ID][: len(view.log_probs) - translation.unfinished]
@@ -187,6 +188,18 @@ def test_samples_depend_on_seed_line_and_text_alone(tokenizers):
         make_translator(tokenizers).sample(texts, 0, sampling, 1)
     with pytest.raises(ValueError, match="seed=-1: must be at least 0"):
         make_translator(tokenizers).sample(texts, 1, sampling, -1)
+
+
+def test_consensus_is_the_sample_that_is_most_like_all(tokenizers):
+    texts, sampling, metric, places = sentences(6, seed=10), Sampling(temperature=0.5), CHRF(), set()
+    translator = make_translator(tokenizers)
+    samples = translator.sample(texts, 5, sampling, 4)
+    for own, (best,) in zip(samples, translator.translate_by_consensus(texts, 5, sampling, 4), strict=True):
+        lines = [translation.text for translation in own]
+        means = [sum(metric.sentence_score(line, [other]).score for other in lines) / 5 for line in lines]
+        assert (best.text, best.score) == (lines[means.index(max(means))], pytest.approx(max(means)))
+        places.add(lines.index(best.text))
+    assert len(places) > 1
 
 
 def test_as_many_samples_fit_a_batch_as_its_budget_says(tokenizers, monkeypatch):
