@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from mt.config import TrainConfig
-from mt.data.corpus import check_corpus, read_corpora, read_lines
+from mt.data.corpus import check_corpus, read_corpora
+from mt.data.files import read_lines
 from mt.evaluation.metrics import Score, score_corpus
 from mt.model.layout import Layout
 from mt.tokenizer import BOS_ID, EOS_ID
