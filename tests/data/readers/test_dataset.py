@@ -15,12 +15,10 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-def write(folder: Path, rows: list[tuple[str, str]] = ROWS, file: str = "train.parquet") -> str:
+def write(folder: Path, rows: list[tuple[str, str]] = ROWS) -> str:
     folder.mkdir(exist_ok=True)
-    columns = datasets.Dataset.from_dict(
-        {"en": [s for s, _ in rows], "zh": [t for _, t in rows], "id": range(len(rows))}
-    )
-    columns.to_parquet(folder / file)
+    columns = {"en": [s for s, _ in rows], "zh": [t for _, t in rows], "id": list(range(len(rows)))}
+    datasets.Dataset.from_dict(columns).to_parquet(folder / "train.parquet")
     return str(folder)
 
 

@@ -22,8 +22,8 @@ from mt.tokenizer import train_tokenizers
 Pairs = list[tuple[str, str]]
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 WORDS = [
-    "tea", "Reis", "\u2028", "\u2029", "\x85", "a\rb", '"', '""', "'", ",", ";", "<b>", "&amp;", "&", "]]>", "\\", "\\n",
-    "%s", "|", "{", "é", "e\u0301", "😀", "\u200b", "  ", "\u3000", "\ufeff",
+    "tea", "Reis", "\u2028", "\u2029", "\x85", "a\rb", '"', '""', "'", ",", ";", "<b>", "&amp;", "&", "]]>", "\\",
+    "\\n", "%s", "|", "{", "é", "e\u0301", "😀", "\u200b", "  ", "\u3000", "\ufeff",
 ]  # fmt: skip
 
 

@@ -45,7 +45,8 @@ msgstr "两\\n行\\n"
 """
 )
 PAIRS = [
-    ("Open", "打开"), ("File", "文件"), ("File", "锉刀"), ("%d cup", "%d 杯"), ("%d cups", "%d 杯"), ("Two lines", "两 行"),
+    ("Open", "打开"), ("File", "文件"), ("File", "锉刀"), ("%d cup", "%d 杯"), ("%d cups", "%d 杯"),
+    ("Two lines", "两 行"),
 ]  # fmt: skip
 
 
