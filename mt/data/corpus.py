@@ -20,12 +20,11 @@ from mt.data.files import (
     reason,
     suffixes,
 )
-from mt.data.readers.archive import Reader
 from mt.data.readers.dataset import dataset_fingerprint, dataset_pairs
 from mt.data.readers.formats import SEEKING, STREAMED
 from mt.data.readers.text import line_pairs
 from mt.data.readers.tsv import tsv_columns
-from mt.data.sides import Pair, Sides
+from mt.data.sides import Pair, Reader, Sides
 
 # Two or three letters and subtags (zh, cmn, zh-Hans, pt_BR); cn and jp are countries, often taken for languages.
 _LANGUAGE_CODE = re.compile(r"(?!(cn|jp)\b)[a-z]{2,3}([-_][a-z0-9]+)*", re.IGNORECASE)

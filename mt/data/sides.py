@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from mt.config import CorpusConfig, DataConfig
 
@@ -42,6 +43,9 @@ class Sides:
     def fields(self) -> tuple[str, str]:
         """The names of both sides, in the formats that name them by language."""
         return self.source_field or self.source_language, self.target_field or self.target_language
+
+
+Reader = Callable[[BinaryIO, str, Sides], Iterator[Pair]]  # an open file, its name in messages, and what is wanted
 
 
 def one_line(text: str) -> str:

@@ -156,15 +156,15 @@ ODD = [
 
 def damaged(rng: random.Random, content: bytes) -> bytes:
     """Returns the content with up to four parts changed, cut out, doubled or put in."""
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
         start = rng.randrange(len(content) + 1)
-        end = min(len(content), start + rng.choice([0, 1, 1, 4, 20, 1000]))
-        how = rng.randrange(6)
+        end = min(len(content), start + rng.choice([0, 1, 1, 1, 4, 4, 20, 1000]))
+        how = rng.randrange(7)
         new = rng.choice(ODD) if how < 2 else rng.randbytes(rng.randint(0, 4)) if how < 4 else content[start:end] * 2
-        if how == 5 and end > start:  # a bit
+        if how > 4 and end > start:  # a bit
             new = bytes([content[start] ^ (1 << rng.randrange(8))]) + content[start + 1 : end]
         content = content[:start] + new + content[end:]
-        if rng.randrange(12) == 0:
+        if rng.randrange(20) == 0:
             content = content[: rng.randrange(len(content) + 1)]
     return content
 

@@ -3,16 +3,15 @@
 import dataclasses
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from mt.data.files import reason, suffixes, text_lines
 from mt.data.readers.text import line_pairs
 from mt.data.readers.tsv import tsv_pairs
-from mt.data.sides import Pair, Sides, fitting_language, shown
+from mt.data.sides import Pair, Reader, Sides, fitting_language, shown
 
-Reader = Callable[[BinaryIO, str, Sides], Iterator[Pair]]
 _NO_TEXTS = ("_", ".", "readme", "license", "licence")  # how names of files begin that are no sentences
 
 

@@ -11,8 +11,8 @@ from mt.data.sides import Pair, Sides, one_line
 
 _ROWS = 10_000  # made into texts at once
 _FILE_MAGIC, _FEATHER_1_MAGIC = b"ARROW1", b"FEA1"
-# UnicodeDecodeError: names of columns; KeyError, TypeError: what describes the columns is damaged
-_DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError, KeyError, TypeError)
+# MemoryError: a size that is damaged; UnicodeDecodeError: names of columns; the others: what describes the columns
+_DAMAGED = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError, TypeError)
 
 
 def parquet_pairs(file: BinaryIO, name: str, sides: Sides) -> Iterator[Pair]:

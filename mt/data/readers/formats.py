@@ -2,7 +2,7 @@
 
 import functools
 
-from mt.data.readers.archive import Reader, archive_pairs
+from mt.data.readers.archive import archive_pairs
 from mt.data.readers.arrow import arrow_pairs, parquet_pairs
 from mt.data.readers.comma import csv_pairs
 from mt.data.readers.gettext import mo_pairs, po_pairs
@@ -10,6 +10,7 @@ from mt.data.readers.jsonl import jsonl_pairs
 from mt.data.readers.tmx import tmx_pairs
 from mt.data.readers.tsv import tsv_pairs
 from mt.data.readers.xliff import xliff_pairs
+from mt.data.sides import Reader
 
 # Read from the beginning to the end, so that they may be compressed, or in an archive.
 STREAMED: dict[str, Reader] = {

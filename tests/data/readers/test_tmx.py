@@ -96,7 +96,7 @@ def test_entities_are_never_expanded(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (MEMORY[:-40], "t.tmx, line 9: is not XML"),
+        (MEMORY[:-40], "t.tmx, line 8: is not XML"),
         (MEMORY.replace("</seg></tuv></tu>", "</seg></tu>", 1), "t.tmx, line 3: is not XML"),
         (b"\xff\xfe\x00", "t.tmx, line 1: is not XML"),
         ("tea", "t.tmx, line 1: is not XML"),

@@ -75,7 +75,7 @@ def test_a_missing_target_language_is_taken_for_the_target(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "part"), [(OLD[:-30], "line 15: is not XML"), ("<tmx/>", "must be xliff"), ("<xliff/>", "no pair")]
+    ("content", "part"), [(OLD[:-30], "line 12: is not XML"), ("<tmx/>", "must be xliff"), ("<xliff/>", "no pair")]
 )
 def test_what_is_no_xliff_is_named(tmp_path, content: str, part: str) -> None:
     with pytest.raises(ValueError, match=part) as caught:
