@@ -50,13 +50,13 @@ def read_corpus(
     the file and line, and for a corpus without a pair.
     """
     sides = Sides.of(config, data, name, skipped)
-    empty = True
+    before, empty = Counter(sides.skipped), True
     for pair in _pairs(config, sides):
         empty = False
         yield pair
     if empty:
         places = [value for value in (config.source, config.target, config.path, config.dataset) if value is not None]
-        counts = ", ".join(f"{why}: {count}" for why, count in sides.skipped.items())
+        counts = ", ".join(f"{why}: {count}" for why, count in (sides.skipped - before).items())
         raise ValueError(f"{name}: {' and '.join(places)}: there is no pair of texts ({counts or 'nothing is there'})")
 
 

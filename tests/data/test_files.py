@@ -42,10 +42,10 @@ def test_compressed_files_are_read_to_the_end(tmp_path, suffix: str) -> None:
 @pytest.mark.parametrize("damage", ["cut off", "one byte", "not compressed"])
 def test_damaged_compressed_files_are_named(tmp_path, suffix: str, damage: str) -> None:
     whole = COMPRESS[suffix]("".join(f"tea {i * i}\t茶 {i}\n" for i in range(3000)).encode())
-    middle = len(whole) // 2
+    place = 1 if suffix == ".zst" else len(whole) // 2  # pyarrow writes no checksum into the frame
     damaged = {
         "cut off": whole[:-9],
-        "one byte": whole[:middle] + bytes([whole[middle] ^ 0x55]) + whole[middle + 1 :],
+        "one byte": whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :],
         "not compressed": "tea\t茶\n".encode(),
     }
     path = tmp_path / f"t.tsv{suffix}"

@@ -29,13 +29,13 @@ def xml_elements(
         file, ("start", "end"), tag=tags, load_dtd=False, no_network=True, resolve_entities=False,
         remove_comments=True, remove_pis=True,
     )  # fmt: skip
-    depth = None
+    is_checked = False
     try:
         for event, element in parser:
             tag = local_name(element)
-            if depth is None:
+            if not is_checked:
                 _check_root(element.getroottree(), name, root)
-                depth = 0
+                is_checked = True
             if event == "start":
                 if tag in starts:
                     yield event, element
@@ -47,7 +47,7 @@ def xml_elements(
     except etree.XMLSyntaxError as error:
         why = " ".join((error.msg or "no content").partition(", line ")[0].split())[:200]
         raise ValueError(f"{name}, line {error.lineno or 1}: is not XML ({why})") from error
-    if depth is None:
+    if not is_checked:
         raise ValueError(f"{name}: the root element must be {root}")
 
 
