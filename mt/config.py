@@ -20,24 +20,26 @@ def _in_range(owner: str, name: str, value: float, low: float, high: float = mat
 
 @dataclass
 class CorpusConfig:
-    """One parallel corpus: two text files, one TSV or JSONL file, or a dataset by name or local folder."""
+    """One parallel corpus: two text files, files that hold both sides, or a dataset by name or local folder."""
 
-    source: str | None = None  # text file, one source sentence a line (.gz too); together with target
-    target: str | None = None  # text file, one target sentence a line (.gz too)
-    path: str | None = None  # one .tsv or .jsonl file (.gz too) that holds both sides
+    source: str | None = None  # text file, one source sentence a line (.gz, .xz, .zst too); together with target
+    target: str | None = None  # text file, one target sentence a line (.gz, .xz, .zst too)
+    path: str | None = None  # a file that holds both sides (docs/corpora.md lists the formats), a folder or a pattern
     dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
     dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
     split: str = "train"  # the dataset's split
-    source_field: str | None = (
-        None  # column: number from 0 for TSV (default 0), key for JSONL and datasets (default: language)
-    )
-    target_field: str | None = None  # the same for the target side (TSV default 1)
+    streaming: bool = False  # reads the dataset from the hub each time instead of downloading it whole
+    # where the source side is: a column's number from 0 (TSV: 0), the name of a key or column, or a language code as
+    # the file has it (default: the language)
+    source_field: str | None = None
+    target_field: str | None = None  # the same for the target side (TSV: 1)
+    include_fuzzy: bool = False  # also what gettext marks fuzzy, and XLIFF as to be reviewed or as a machine's
 
     def __post_init__(self) -> None:
         kinds = [self.source is not None or self.target is not None, self.path is not None, self.dataset is not None]
         _require(
             sum(kinds) == 1,
-            "a corpus needs exactly one of: source with target (two text files), path (TSV or JSONL), or dataset; "
+            "a corpus needs exactly one of: source with target (two text files), path, or dataset; "
             f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}",
         )
         _require(

@@ -212,7 +212,7 @@ def _check_document(kind: str, text: list[str] | None, field: str | None, of_lin
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
     import os
 
-    from mt.data.corpus import decode_lines, read_lines
+    from mt.data.files import decode_lines, read_lines
 
     if input is not None:
         return read_lines(input)

@@ -26,7 +26,7 @@ from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
-FORMAT_VERSION = 2  # raise it when the files or what cleaning and encoding do to a pair change
+FORMAT_VERSION = 3  # raise it when the files or what cleaning and encoding do to a pair change
 _BATCH_PAIRS = 10_000
 _BATCH_CHARACTERS = 1 << 24  # a batch of very long texts is cut earlier: a few are in memory at a time
 _THREADS = 2
@@ -158,28 +158,30 @@ def encode_corpus(
     """
     if not corpora:
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
-    fingerprint = _fingerprint(corpora, data, tokenizers, clean, split)
+    key = _cache_key(corpora, data, tokenizers, clean, split)
     cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"data.cache_dir={cache_dir}: cannot be created ({error.strerror})") from error
-    folder = cache_dir / fingerprint
-    with FileLock(cache_dir / f"{fingerprint}.lock"):
+    folder = cache_dir / key
+    with FileLock(cache_dir / f"{key}.lock"):
         if folder.exists():
             try:
                 return EncodedCorpus(folder)
             except ValueError:  # broken or of an older version: built anew
                 shutil.rmtree(folder)
-        unfinished = cache_dir / f"{fingerprint}.unfinished"
+        unfinished = cache_dir / f"{key}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
         unfinished.mkdir()
         counts: Counter[str] = Counter()
-        pairs = read_corpora(corpora, data, split)
+        pairs = read_corpora(corpora, data, split, counts)
         if clean:
             pairs = clean_pairs(pairs, data.cleaning, counts)
         try:
-            kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
+            kept, fingerprint = _write_pairs(
+                unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress
+            )
             if kept == 0:
                 dropped = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
                 raise ValueError(f"data.{split}: no pair is left after data.cleaning (dropped {dropped or 'none'})")
@@ -190,7 +192,7 @@ def encode_corpus(
         return EncodedCorpus(folder)
 
 
-def _fingerprint(
+def _cache_key(
     corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: TokenizerPair, clean: bool, split: str
 ) -> str:
     """Returns a SHA-256 hex digest of all that the encoded pairs depend on."""
@@ -251,9 +253,9 @@ def _write_pairs(
     cleaning: CleaningConfig | None,
     counts: Counter[str],
     progress: Callable[[int], None] | None,
-) -> int:
-    """Writes pairs.arrow and returns the number of pairs in it."""
-    kept = 0
+) -> tuple[int, str]:
+    """Writes pairs.arrow and returns the number of pairs in it and their fingerprint."""
+    kept, content = 0, _Content()
     with open(folder / "pairs.arrow", "wb") as file:
         with pa.ipc.new_file(file, _SCHEMA) as writer:
             for rows in _encoded(_batches(pairs), tokenizers):
@@ -261,12 +263,33 @@ def _write_pairs(
                     rows = _fitting(rows, cleaning.max_tokens, counts)
                 if rows.num_rows:
                     writer.write_batch(rows)
+                    content.add(rows)
                 kept += rows.num_rows
                 if progress is not None:
                     progress(kept + counts.total())
         file.flush()
         os.fsync(file.fileno())
-    return kept
+    return kept, content.fingerprint()
+
+
+class _Content:
+    """A fingerprint of pairs and their tokens that is the same however they are stored or cut into batches."""
+
+    def __init__(self) -> None:
+        self._hashes = [hashlib.sha256() for _ in range(2 * len(_SCHEMA))]  # of each column: lengths, then values
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        for column, lengths, values in zip(rows.columns, self._hashes[::2], self._hashes[1::2], strict=True):
+            offsets = _offsets(column)
+            of_ids = pa.types.is_list(column.type)
+            buffer = (column.values.buffers()[1] if of_ids else column.buffers()[2]) or b""
+            size = 4 if of_ids else 1  # bytes of a value
+            lengths.update(np.diff(offsets))
+            values.update(memoryview(buffer)[size * int(offsets[0]) : size * int(offsets[-1])])
+
+    def fingerprint(self) -> str:
+        """Returns a SHA-256 hex digest."""
+        return hashlib.sha256(b"".join(part.digest() for part in self._hashes)).hexdigest()
 
 
 def _fitting(rows: pa.RecordBatch, max_tokens: int, counts: Counter[str]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import yaml
 
 from mt.checkpoint import MODEL, load_config, pointed, read_state
 from mt.config import CorpusConfig, DataConfig, DecodeConfig
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 from mt.evaluation.comet import find_comet, score_comet
 from mt.evaluation.metrics import Score, bleu_tokenizer, check_seed, make_bleu, score_with_intervals
 from mt.mapping import from_mapping

@@ -15,7 +15,7 @@ import torch
 from mt import checkpoint as folder
 from mt.__main__ import main
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 from mt.model.transformer import Transformer
 from mt.tokenizer import EOS_ID, train_tokenizers
 from mt.translation.translator import load_translator

@@ -5,7 +5,7 @@ import pytest
 
 from mt.config import CleaningConfig
 from mt.data.clean import clean_pairs, is_empty
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 
 LONG = "x" * 19
 

@@ -121,16 +121,37 @@ def test_cache_is_used_and_keyed_by_all_that_matters(tmp_path, tokenizers: Token
     with monkeypatch.context() as patch:
         patch.setattr(encoded, "read_corpora", lambda *_: pytest.fail("read again"))
         assert encode_corpus(data.train, data, tokenizers).texts(7) == PAIRS[7]
-    fingerprints = {first.fingerprint}
-    fingerprints.add(encode_corpus(data.train, data, tokenizers, clean=False).fingerprint)
-    swapped = TokenizerPair(tokenizers.target, tokenizers.source)
-    fingerprints.add(encode_corpus(data.train, data, swapped).fingerprint)
+    others = [encode_corpus(data.train, data, tokenizers, clean=False)]
     data.cleaning.max_tokens = 99
-    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    others.append(encode_corpus(data.train, data, tokenizers))
+    assert {other.fingerprint for other in others} == {first.fingerprint}  # the same pairs, and the same tokens
+    swapped = TokenizerPair(tokenizers.target, tokenizers.source)
+    others.append(encode_corpus(data.train, data, swapped))
     data = data_config(tmp_path, PAIRS[:-1])
-    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
-    assert len(fingerprints) == 5
-    assert {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()} == fingerprints
+    others.append(encode_corpus(data.train, data, tokenizers))
+    assert len({corpus.fingerprint for corpus in [first, *others]}) == 3
+    folders = {corpus.folder for corpus in [first, *others]}
+    assert len(folders) == 5 and {path for path in (tmp_path / "cache").iterdir() if path.is_dir()} == folders
+
+
+def test_the_fingerprint_follows_the_pairs_and_not_the_batches(
+    tmp_path, tokenizers: TokenizerPair, monkeypatch
+) -> None:
+    fingerprints = []
+    for number, (pairs, size) in enumerate(
+        [(PAIRS, 10), (PAIRS, 7), ([("", "x"), *PAIRS], 10), ([*PAIRS[1:], PAIRS[0]], 10), ([("red", "x"), *PAIRS], 10)]
+    ):
+        monkeypatch.setattr(encoded, "_BATCH_PAIRS", size)
+        (tmp_path / str(number)).mkdir()
+        data = data_config(tmp_path / str(number), pairs)
+        fingerprints.append(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert fingerprints[0] == fingerprints[1] == fingerprints[2] and len(set(fingerprints)) == 3
+    moved = [("ab", "c"), ("a", "bc")], [("a", "c"), ("ba", "bc")]  # the same letters with other borders
+    for number, pairs in enumerate(moved, start=10):
+        (tmp_path / str(number)).mkdir()
+        data = data_config(tmp_path / str(number), pairs)
+        fingerprints.append(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert len(set(fingerprints)) == 5
 
 
 @pytest.mark.parametrize("damage", ["no metadata", "cut arrow", "old version", "not json", "unfinished"])

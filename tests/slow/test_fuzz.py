@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from mt.compose import compose, read_config
 from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig, TrainConfig
 from mt.data.clean import clean_pairs, is_empty
-from mt.data.corpus import check_corpus, corpus_fingerprint, read_corpus, read_lines
+from mt.data.corpus import check_corpus, corpus_fingerprint, read_corpus
+from mt.data.files import read_lines
 from mt.mapping import from_mapping, known_keys, to_mapping
 from mt.tokenizer import Tokenizer, lost_characters, train_tokenizers
 
