@@ -15,7 +15,6 @@ from mt.config import CleaningConfig, CorpusConfig, DataConfig
 from mt.data import filters
 from mt.data.corpus import read_corpus
 from mt.data.duplicates import held_out, normal_form, repeated
-from mt.data.filters import is_empty as is_empty
 from mt.data.languages import wrong_language
 from mt.data.repairs import decode_entities, mojibake_repair, replace_controls
 from mt.data.scores import check_scores, read_scores
@@ -101,15 +100,18 @@ class Cleaner:
                     for source, target in batch
                 ]
             else:
-                kept = []
-                for pair, reason in zip(batch, step.reasons(batch), strict=True):
-                    if reason is None:
-                        kept.append(pair)
-                    else:
-                        self.drop(step.name, reason, pair)
-                batch = kept
+                batch = self._filter(step, batch)
             self.left[step.name] += len(batch)
         return batch
+
+    def _filter(self, step: FilterStep, batch: list[Pair]) -> list[Pair]:
+        reasons = step.reasons(batch)
+        if not any(reasons):
+            return batch
+        for pair, reason in zip(batch, reasons, strict=True):
+            if reason is not None:
+                self.drop(step.name, reason, pair)
+        return [pair for pair, reason in zip(batch, reasons, strict=True) if reason is None]
 
     def _repair(self, step: RepairStep, text: str, side: str) -> str:
         repaired = step.repair(text)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from mt.config import DecodeConfig
-from mt.data.clean import is_empty
+from mt.data.filters import is_empty
 from mt.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 from mt.translation.lines import Translation, longest_output
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
-from mt.data import encoded
+from mt.data import clean, encoded
 from mt.data.encoded import EncodedCorpus, encode_corpus
 from mt.tokenizer import Tokenizer, TokenizerPair, train_tokenizers
 
@@ -23,7 +23,7 @@ def tokenizers() -> TokenizerPair:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch) -> None:
-    monkeypatch.setattr(encoded, "_BATCH_PAIRS", 10)
+    monkeypatch.setattr(clean, "BATCH_PAIRS", 10)
 
 
 def corpus(folder: Path, pairs: list[tuple[str, str]], name: str = "t") -> CorpusConfig:
@@ -191,3 +191,29 @@ def test_pickles_as_its_path_for_spawned_workers(tmp_path, tokenizers: Tokenizer
     assert len(pickle.dumps(result)) < 1000
     copy = pickle.loads(pickle.dumps(result))
     assert [_texts_and_ids(copy, i) for i in range(27)] == [_texts_and_ids(result, i) for i in range(27)]
+
+
+def test_repaired_text_is_encoded_and_counted(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path, [("red &amp; tea", "红茶"), ("tea", "茶&#10;红")], html_entities="repair")
+    for _ in range(2):  # encoded, then from the cache
+        result = encode_corpus(data.train, data, tokenizers)
+        assert [result.texts(i) for i in range(2)] == [("red & tea", "红茶"), ("tea", "茶 红")]
+        assert result.source_ids(0).tolist() == tokenizers.source.encode(["red & tea"])[0]
+        assert result.repaired == {"source HTML entities": 1, "target HTML entities": 1} and not result.counts
+    untouched = encode_corpus(data.train, data, tokenizers, clean=False, split="valid")
+    assert untouched.texts(0) == ("red &amp; tea", "红茶") and not untouched.repaired
+
+
+def test_other_validation_text_is_another_corpus(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    fingerprints = {encode_corpus(data.train, data, tokenizers).fingerprint}
+    for name, pair in (("v1", PAIRS[3]), ("v2", PAIRS[4])):
+        data.valid = {"main": corpus(tmp_path, [pair], name)}
+        result = encode_corpus(data.train, data, tokenizers)
+        assert result.counts == {"source in valid": 1} and pair not in map(result.texts, range(len(result)))
+        fingerprints.add(result.fingerprint)
+    data.cleaning.drop_held_out = "none"
+    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert len(fingerprints) == 4 and len(encode_corpus(data.train, data, tokenizers)) == 25
+    del data.valid["main"]
+    assert encode_corpus(data.train, data, tokenizers).fingerprint in fingerprints
