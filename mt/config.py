@@ -73,8 +73,9 @@ class CleaningConfig:
     drop_held_out: Literal["either_side", "source", "both_sides", "none"] = "either_side"
     drop_duplicates: bool = False  # pairs seen before, by hash
     drop_near_duplicates: bool = False  # pairs seen before but for case, punctuation, spaces and forms of characters
-    # of lingua (mt[cleaning]) in a side's being in its language, where it has 20 or more letters; 0: off
+    # probability, by language_model, of a side's being in its language, where it has 20 or more letters; 0: off
     min_language_confidence: float = 0.0
+    language_model: str | None = None  # a file: fastText's lid.176.ftz or lid.176.bin; needs mt[cleaning]
     max_tokens: int = 256  # per side, after tokenising
     max_token_ratio: float = 0.0  # longer side / shorter side in tokens, where the longer has 10 or more; 0: off
 
@@ -83,6 +84,16 @@ class CleaningConfig:
         _in_range("data.cleaning", "max_length_ratio", self.max_length_ratio, 0)
         _in_range("data.cleaning", "min_script_share", self.min_script_share, 0, 1)
         _in_range("data.cleaning", "min_language_confidence", self.min_language_confidence, 0, 1)
+        _require(
+            not self.min_language_confidence or self.language_model is not None,
+            f"data.cleaning.min_language_confidence={self.min_language_confidence} needs data.cleaning.language_model: "
+            "a file such as lid.176.ftz of fasttext.cc/docs/en/language-identification.html",
+        )
+        _require(
+            self.language_model is None or self.min_language_confidence > 0,
+            f"data.cleaning.language_model={self.language_model} has no effect without "
+            "data.cleaning.min_language_confidence: set it, or leave the model out",
+        )
         _in_range("data.cleaning", "max_tokens", self.max_tokens, 1)
         _in_range("data.cleaning", "max_token_ratio", self.max_token_ratio, 0)
 

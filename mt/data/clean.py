@@ -15,7 +15,7 @@ from mt.config import CleaningConfig, CorpusConfig, DataConfig
 from mt.data import filters
 from mt.data.corpus import read_corpus
 from mt.data.duplicates import held_out, normal_form, repeated
-from mt.data.languages import wrong_language
+from mt.data.languages import model_digest, wrong_language
 from mt.data.repairs import decode_entities, mojibake_repair, replace_controls
 from mt.data.scores import check_scores, read_scores
 
@@ -142,10 +142,17 @@ def check_cleaning(data: DataConfig) -> None:
         check_scores(corpus, list(data.cleaning.min_scores), f"data.train.{name}")
 
 
-def package_versions(config: CleaningConfig) -> dict[str, str]:
-    """Returns the versions of the optional packages on which the result of these settings depends."""
-    packages = {"ftfy": config.mojibake != "keep", "lingua-language-detector": config.min_language_confidence > 0}
-    return {package: version(package) for package, used in packages.items() if used}
+def outer_versions(config: CleaningConfig) -> dict[str, str]:
+    """Returns what the result of these settings depends on besides settings and text: a package, a model.
+
+    Raises ValueError for a model that cannot be read.
+    """
+    versions = {}
+    if config.mojibake != "keep":
+        versions["ftfy"] = version("ftfy")
+    if config.language_model is not None:
+        versions["language_model"] = model_digest(config.language_model)
+    return versions
 
 
 def in_batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -232,5 +239,5 @@ def _steps(data: DataConfig, read_held_out: bool) -> list[RepairStep | FilterSte
     if config.drop_near_duplicates:
         steps.append(FilterStep("near duplicates", repeated("near duplicate", normal_form)))
     if config.min_language_confidence:
-        steps.append(FilterStep("language", wrong_language(data)))
+        steps.append(FilterStep("language", _each(wrong_language(data))))
     return steps

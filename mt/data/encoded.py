@@ -21,7 +21,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import Cleaner, clean_corpora, in_batches, package_versions, token_reasons
+from mt.data.clean import Cleaner, clean_corpora, in_batches, outer_versions, token_reasons
 from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.data.duplicates import HELD_OUT
 from mt.tokenizer import TokenizerPair
@@ -176,13 +176,13 @@ def encode_corpus(
         unfinished.mkdir()
         counts: Counter[str] = Counter()
         repaired: Counter[str] = Counter()
-        if clean:
-            cleaner = Cleaner(data)
-            counts, repaired = cleaner.dropped, cleaner.repaired
-            pairs = clean_corpora(corpora, data, cleaner, split)
-        else:
-            pairs = read_corpora(corpora, data, split)
         try:
+            if clean:
+                cleaner = Cleaner(data)
+                counts, repaired = cleaner.dropped, cleaner.repaired
+                pairs = clean_corpora(corpora, data, cleaner, split)
+            else:
+                pairs = read_corpora(corpora, data, split)
             kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
             if kept == 0:
                 dropped = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
@@ -209,7 +209,7 @@ def _fingerprint(
         "tokenizers": tokenizers.fingerprint,
     }
     if clean:
-        parts["packages"] = package_versions(data.cleaning)
+        parts["outer_versions"] = outer_versions(data.cleaning)
     if clean and data.cleaning.drop_held_out != "none":
         parts["held_out"] = [
             corpus_fingerprint(corpus, data, f"data.{split}.{name}")

@@ -90,7 +90,7 @@ def test_another_runs_tokenizer(run_mt, run_dir: Path, settings: list[str]) -> N
     [
         (["defautl"], "unknown experiment defautl; did you mean default?"),
         (["runs/none"], "runs/none: there is no such folder; give a run's folder or the name of an experiment"),
-        (["default"], "data.train: no corpus given"),
+        (["default", "~data.train.main"], "data.train: no corpus given"),
         (["default", "data.train.main.path=none.tsv"], "data.train.main.path=none.tsv: No such file"),
         (["default", "data.cleaning.drop_held_out=off"], "data.cleaning.drop_held_out=False: must be one of"),
         (["default", "data.cleaning.html_entity=repair"], "did you mean data.cleaning.html_entities?"),
@@ -106,14 +106,22 @@ def test_errors_are_one_line(run_mt, arguments: list[str], message: str) -> None
 
 
 def test_missing_packages_are_named_before_any_work(run_mt, settings: list[str], monkeypatch) -> None:
-    for package, setting in (("ftfy", "mojibake=repair"), ("lingua", "min_language_confidence=0.5")):
+    language = ["data.cleaning.min_language_confidence=0.5", "data.cleaning.language_model=lid.176.ftz"]
+    for package, more in (("ftfy", ["data.cleaning.mojibake=repair"]), ("fasttext", language)):
         monkeypatch.setitem(sys.modules, package, None)
-        code, out, err = run_mt("data", "default", *settings, f"data.cleaning.{setting}")
-        assert (code, out) == (2, "") and f"package {package} is missing: pip install 'mt[cleaning]'" in err
+        code, out, err = run_mt("data", "default", *settings, *more)
+        assert (code, out) == (2, "") and f"the package {package}" in err and "pip install 'mt[cleaning]'" in err
 
 
 def test_scores_can_be_set_by_column(run_mt, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("0.9\ttea\tTee\n0.1\trice\tReis\n")
-    corpus = "data.train.main={path: a.tsv, source_field: 1, target_field: 2}"
-    code, out, err = run_mt("data", "default", corpus, "data.cleaning.min_scores={0: 0.5}")
+    corpus = ["data.train.main={path: a.tsv, source_field: 1, target_field: 2}", "~data.valid.main"]
+    code, out, err = run_mt("data", "default", *corpus, "data.cleaning.min_scores={0: 0.5}")
     assert (code, err) == (0, "") and "\nscores\t0\t1\t1\t50.00\n" in out and "score 0\t1\t50.00" in out
+    experiment = tmp_path / "own" / "experiment" / "mine.yaml"
+    experiment.parent.mkdir(parents=True)
+    experiment.write_text(
+        "# @package _global_\ndata:\n  train:\n    main: {path: a.tsv, source_field: 1, target_field: 2}\n"
+        "  cleaning:\n    min_scores: {0: 0.5}\n"
+    )
+    assert run_mt("data", "mine", "--config-dir", "own") == (0, out, "")

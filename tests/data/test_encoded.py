@@ -164,6 +164,14 @@ def test_failure_leaves_no_folder(tmp_path, tokenizers: TokenizerPair) -> None:
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
+def test_cleaning_that_cannot_work_leaves_no_folder(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path, min_script_share=0.5)
+    data.target_language = "xx"
+    with pytest.raises(ValueError, match="data.target_language=xx"):
+        encode_corpus(data.train, data, tokenizers)
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
 def test_nothing_left_states_the_counts(tmp_path, tokenizers: TokenizerPair) -> None:
     data = data_config(tmp_path, [("", "空"), ("a " * 30, "b " * 30)], max_tokens=5)
     with pytest.raises(ValueError, match="data.train: no pair is left .*empty source: 1, too many source tokens: 1"):
