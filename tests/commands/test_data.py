@@ -92,7 +92,7 @@ def test_another_runs_tokenizer(run_mt, run_dir: Path, settings: list[str]) -> N
         (["runs/none"], "runs/none: there is no such folder; give a run's folder or the name of an experiment"),
         (["default", "~data.train.main"], "data.train: no corpus given"),
         (["default", "data.train.main.path=none.tsv"], "data.train.main.path=none.tsv: No such file"),
-        (["default", "data.cleaning.drop_held_out=off"], "data.cleaning.drop_held_out=False: must be one of"),
+        (["default", "data.cleaning.drop_held_out=off"], "data.cleaning.drop_held_out=off: must be one of either_side"),
         (["default", "data.cleaning.html_entity=repair"], "did you mean data.cleaning.html_entities?"),
         (["."], "config.yaml: No such file"),
         (["default", "--tokenizer", "none"], "none/tokenizer/source.model: cannot read the tokenizer"),
