@@ -20,7 +20,7 @@ def _in_range(owner: str, name: str, value: float, low: float, high: float = mat
 
 @dataclass
 class CorpusConfig:
-    """One parallel corpus: two text files, files that hold both sides, or a dataset by name or local folder."""
+    """One parallel corpus: two text files, files that hold both sides, a dataset or a public test set by name."""
 
     source: str | None = None  # text file, one source sentence a line (.gz, .xz, .zst too); together with target
     target: str | None = None  # text file, one target sentence a line (.gz, .xz, .zst too)
@@ -33,14 +33,17 @@ class CorpusConfig:
     # the file has it (default: the language)
     source_field: str | None = None
     target_field: str | None = None  # the same for the target side (TSV: 1)
+    test_set: str | None = None  # one that sacreBLEU knows, such as wmt14, with its first reference
     include_fuzzy: bool = False  # also what gettext marks fuzzy, and XLIFF as to be reviewed or as a machine's
 
     def __post_init__(self) -> None:
-        kinds = [self.source is not None or self.target is not None, self.path is not None, self.dataset is not None]
+        text = self.source is not None or self.target is not None
+        kinds = [text, *(other is not None for other in (self.path, self.dataset, self.test_set))]
         _require(
             sum(kinds) == 1,
-            "a corpus needs exactly one of: source with target (two text files), path, or dataset; "
-            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}",
+            "a corpus needs exactly one of: source with target (two text files), path, dataset or test_set; "
+            f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}, "
+            f"test_set={self.test_set!r}",
         )
         _require(
             (self.source is None) == (self.target is None),
@@ -56,7 +59,7 @@ class CleaningConfig:
     Every drop is counted by its reason, every repair by its kind. Sides are dropped together.
     """
 
-    # columns of TSV (numbers from 0) or JSONL (keys), each with the smallest number there with which a pair is kept
+    # columns of .tsv (numbers from 0), .csv, .parquet or .jsonl (names), each with the least number that keeps a pair
     min_scores: dict[str, float] = field(default_factory=dict)
     # what comes after the repairs judges repaired text
     html_entities: Literal["keep", "repair", "drop"] = "keep"  # &quot; and the like, which repairing decodes

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 PROGRESS_PAIRS = 1_000_000
 _TARGET = typer.Argument(metavar="RUN|EXPERIMENT", help="A trained folder, or the name of an experiment.")
 _SETTINGS = typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change, as for mt train.")
-_TOKENIZER = typer.Option(help="With an experiment: a run whose tokenizer counts the tokens.", metavar="RUN")
+_TOKENIZER = typer.Option(help="With an experiment: count tokens by this run's tokenizer.", metavar="RUN")
+_TOKENS = typer.Option(help="With an experiment: train its tokenizer, which is not kept, to count tokens.")
 
 
 def data(
@@ -24,11 +25,12 @@ def data(
     seed: Annotated[int, typer.Option(help="Draws the samples.")] = 1,
     png: Annotated[Path | None, typer.Option(help="Write the lengths as a picture.", metavar="FILE")] = None,
     tokenizer: Annotated[Path | None, _TOKENIZER] = None,
+    tokens: Annotated[bool, _TOKENS] = True,
     config_dir: Annotated[Path | None, typer.Option(help="Also find DIR/experiment/NAME.yaml.", metavar="DIR")] = None,
 ) -> None:
     """Show what cleaning makes of the training pairs: what each step repairs and drops, lengths, tokens.
 
-    Nothing is trained and nothing but the picture is written. Tokens are counted by a run's tokenizer.
+    No model is trained and nothing but the picture is written.
     """
     from mt.data.clean import check_cleaning
     from mt.data.corpus import check_corpora
@@ -37,7 +39,7 @@ def data(
     from mt.translation.output import check_folder, open_output
 
     config = _config(target, settings or [], config_dir)
-    tokenizers = _tokenizers(Path(target), tokenizer)
+    tokenizers = _tokenizers(Path(target), tokenizer, config)
     if png is not None:
         check_matplotlib()
         check_folder(png)
@@ -45,6 +47,8 @@ def data(
         raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
     check_corpora(config.data)
     check_cleaning(config.data)
+    if tokenizers is None and tokens:
+        tokenizers = _trained(config)
     found = survey(config.data, tokenizers, samples, seed, _Progress())
     _show(found)
     if png is not None:
@@ -66,14 +70,28 @@ def _config(target: str, settings: list[str], config_dir: Path | None) -> "Train
     return compose([f"experiment={target}", *settings], config_dir)
 
 
-def _tokenizers(folder: Path, other: Path | None) -> "TokenizerPair | None":
-    """Returns the tokenizers of the run, or None for an experiment without --tokenizer."""
+def _tokenizers(folder: Path, other: Path | None, config: "TrainConfig") -> "TokenizerPair | None":
+    """Returns the tokenizers of the run, of --tokenizer or of init_from; None for an experiment without them."""
     from mt.tokenizer import TokenizerPair
 
     if folder.is_dir() and other is not None:
         raise ValueError(f"--tokenizer={other} has no meaning with a run: {folder} has its own")
-    run = folder if folder.is_dir() else other
-    return None if run is None else TokenizerPair.load(run / "tokenizer")
+    run = folder if folder.is_dir() else other or config.init_from
+    return None if run is None else TokenizerPair.load(Path(run) / "tokenizer")
+
+
+def _trained(config: "TrainConfig") -> "TokenizerPair | None":
+    """Returns the tokenizers that training would begin with; None, and says why, where the text is not enough."""
+    from mt.data.clean import Cleaner, clean_corpora
+    from mt.tokenizer import train_tokenizers
+
+    print("training the tokenizer to count tokens (--no-tokens leaves them out)", file=sys.stderr)
+    pairs = clean_corpora(config.data.train, config.data, Cleaner(config.data))
+    try:
+        return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
+    except ValueError as error:  # nothing may be left, and that is what the user has to see
+        print(f"tokens are not counted: {error}", file=sys.stderr)
+        return None
 
 
 class _Progress:
@@ -106,7 +124,7 @@ def _show(found: "Survey") -> None:
     print_lines(_samples(found.samples))
     print_lines(["# lengths of what is left", *found.characters.lines()])
     if found.tokens is None:
-        print_lines(["# tokens: there is no tokenizer yet; a run has one, and --tokenizer RUN takes that of another"])
+        print_lines(["# tokens: not counted, without a tokenizer"])
         return
     print_lines(found.token_lengths.lines())
     rows = []

@@ -25,6 +25,7 @@ from mt.data.readers.formats import SEEKING, STREAMED
 from mt.data.readers.text import line_pairs
 from mt.data.readers.tsv import tsv_columns
 from mt.data.sides import Pair, Reader, Sides
+from mt.data.test_sets import known_test_set
 
 # Two or three letters and subtags (zh, cmn, zh-Hans, pt_BR); cn and jp are countries, often taken for languages.
 _LANGUAGE_CODE = re.compile(r"(?!(cn|jp)\b)[a-z]{2,3}([-_][a-z0-9]+)*", re.IGNORECASE)
@@ -51,11 +52,12 @@ def read_corpus(
     """
     sides = Sides.of(config, data, name, skipped)
     before, empty = Counter(sides.skipped), True
-    for pair in _pairs(config, sides):
+    for pair in _pairs(config, data, sides):
         empty = False
         yield pair
     if empty:
-        places = [value for value in (config.source, config.target, config.path, config.dataset) if value is not None]
+        kinds = config.source, config.target, config.path, config.dataset, config.test_set
+        places = [value for value in kinds if value is not None]
         counts = ", ".join(f"{why}: {count}" for why, count in (sides.skipped - before).items())
         raise ValueError(f"{name}: {' and '.join(places)}: there is no pair of texts ({counts or 'nothing is there'})")
 
@@ -81,15 +83,17 @@ def check_corpus(config: CorpusConfig, data: DataConfig, name: str) -> None:
     """Raises ValueError, naming the corpus, where it is missing, empty, of unknown format or of unequal sides."""
     for setting, value in _unused(config, name):
         raise ValueError(f"{name}.{setting}={value}: has no meaning for this kind of corpus: remove it")
-    if config.source is not None:
-        counts = [check_file(f"{name}.source", config.source), check_file(f"{name}.target", config.target)]
+    sides = Sides.of(config, data, name)
+    texts = text_files(config, data, name)
+    if texts is not None:
+        settings = ("source", "target") if config.test_set is None else ("test_set", "test_set")
+        counts = [check_file(f"{name}.{setting}", str(file)) for setting, file in zip(settings, texts, strict=True)]
         if counts[0] != counts[1]:
             raise ValueError(
-                f"{name}: the sides differ in lines: {config.source} has {counts[0]}, {config.target} has {counts[1]}; "
+                f"{name}: the sides differ in lines: {texts[0]} has {counts[0]}, {texts[1]} has {counts[1]}; "
                 "line n of one must translate line n of the other"
             )
         return
-    sides = Sides.of(config, data, name)
     files = [] if config.path is None else _files(config, name)
     if config.include_fuzzy and not any(suffixes(file.name)[0] in _WITH_FUZZY for file in files):
         raise ValueError(f"{name}.include_fuzzy=True: has a meaning for {', '.join(_WITH_FUZZY)} alone: remove it")
@@ -105,8 +109,7 @@ def corpus_fingerprint(config: CorpusConfig, data: DataConfig, name: str) -> str
     if config.dataset is not None:
         parts = ["dataset", dataset_fingerprint(config, sides), *sides.fields]
     elif config.path is None:
-        files = (("source", config.source), ("target", config.target))
-        parts = ["text", *(file_digest(f"{name}.{side}", path) for side, path in files)]
+        parts = ["text", *(file_digest(name, file) for file in text_files(config, data, name))]
     else:
         parts = ["files"]
         for path in _files(config, name):
@@ -116,12 +119,20 @@ def corpus_fingerprint(config: CorpusConfig, data: DataConfig, name: str) -> str
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _pairs(config: CorpusConfig, sides: Sides) -> Iterator[Pair]:
+def text_files(config: CorpusConfig, data: DataConfig, name: str) -> tuple[Path, Path] | None:
+    """Returns the two text files of a corpus, those of a public test set too; None for a corpus of another kind."""
+    if config.test_set is not None:
+        source, references = known_test_set(config.test_set, Sides.of(config, data, name).fields, f"{name}.test_set")
+        return source, references[0]
+    return None if config.source is None else (Path(config.source), Path(config.target))
+
+
+def _pairs(config: CorpusConfig, data: DataConfig, sides: Sides) -> Iterator[Pair]:
     if config.dataset is not None:
         return dataset_pairs(config, sides)
-    if config.path is None:
-        lines = read_lines(Path(config.source)), read_lines(Path(config.target))
-        return line_pairs(*lines, config.source, config.target, sides.name)
+    texts = text_files(config, data, sides.name)
+    if texts is not None:
+        return line_pairs(*map(read_lines, texts), *map(str, texts), sides.name)
     return itertools.chain.from_iterable(_file_pairs(path, sides) for path in _files(config, sides.name))
 
 
@@ -157,7 +168,7 @@ def _unused(config: CorpusConfig, name: str) -> Iterator[tuple[str, object]]:
     """Yields the settings that are set and mean nothing for this kind of corpus, with their values."""
     own = {"split": config.split != "train", "dataset_config": config.dataset_config, "streaming": config.streaming}
     unused = {} if config.dataset is not None else own
-    if config.path is None and config.dataset is None:
+    if config.source is not None or config.test_set is not None:
         unused |= {"source_field": config.source_field, "target_field": config.target_field}
     if config.path is None:
         unused["include_fuzzy"] = config.include_fuzzy or None

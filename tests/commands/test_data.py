@@ -51,7 +51,7 @@ def run_dir(tmp_path: Path, settings: list[str]) -> Path:
 
 def test_an_experiment_before_anything_is_trained(run_mt, tmp_path: Path, settings: list[str]) -> None:
     before = set(tmp_path.rglob("*"))
-    code, out, err = run_mt("data", "default", *settings)
+    code, out, err = run_mt("data", "default", *settings, "--no-tokens")
     assert (code, err) == (0, "") and set(tmp_path.rglob("*")) == before
     lines = out.split("\n")
     assert lines[:4] == [
@@ -65,7 +65,17 @@ def test_an_experiment_before_anything_is_trained(run_mt, tmp_path: Path, settin
     assert lines[lines.index("# source HTML entities: 1 of 1") :][1:3] == [
         "  - tea &amp; rice\\x1b[2J", "    tea & rice\\x1b[2J",
     ]  # fmt: skip
-    assert "no tokenizer yet" in out and "# lengths of what is left" in lines
+    assert "# tokens: not counted, without a tokenizer" in lines and "# lengths of what is left" in lines
+
+
+def test_an_experiment_trains_its_tokenizer_to_count_tokens(run_mt, tmp_path: Path, settings: list[str]) -> None:
+    before = set(tmp_path.rglob("*"))
+    code, out, err = run_mt("data", "default", *settings, "tokenizer.vocabulary_size=300")
+    assert code == 0 and err.startswith("training the tokenizer") and set(tmp_path.rglob("*")) == before
+    assert "\ntokens\t0\t0\t31\t" in out and "\nsource\t" in out
+    code, out, err = run_mt("data", "default", *settings, "data.cleaning.min_script_share=1", "data.source_language=ru")
+    assert code == 0 and "tokens are not counted: tokenizer: the training text has no words" in err
+    assert "\nscript\t0\t" in out
 
 
 def test_a_run_has_tokens_too(run_mt, run_dir: Path, tmp_path: Path) -> None:
@@ -81,6 +91,7 @@ def test_a_run_has_tokens_too(run_mt, run_dir: Path, tmp_path: Path) -> None:
 def test_another_runs_tokenizer(run_mt, run_dir: Path, settings: list[str]) -> None:
     code, out, _ = run_mt("data", "default", *settings, "--tokenizer", run_dir)
     assert code == 0 and "\ntokens\t" in out
+    assert run_mt("data", "default", *settings, f"init_from={run_dir}") == (0, out, "")
     code, _, err = run_mt("data", run_dir, "--tokenizer", run_dir)
     assert code == 2 and "--tokenizer" in err and "has no meaning with a run" in err
 
@@ -115,7 +126,7 @@ def test_missing_packages_are_named_before_any_work(run_mt, settings: list[str],
 
 def test_scores_can_be_set_by_column(run_mt, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("0.9\ttea\tTee\n0.1\trice\tReis\n")
-    corpus = ["data.train.main={path: a.tsv, source_field: 1, target_field: 2}", "~data.valid.main"]
+    corpus = ["data.train.main={path: a.tsv, source_field: 1, target_field: 2}", "~data.valid.main", "--no-tokens"]
     code, out, err = run_mt("data", "default", *corpus, "data.cleaning.min_scores={0: 0.5}")
     assert (code, err) == (0, "") and "\nscores\t0\t1\t1\t50.00\n" in out and "score 0\t1\t50.00" in out
     experiment = tmp_path / "own" / "experiment" / "mine.yaml"
@@ -124,4 +135,4 @@ def test_scores_can_be_set_by_column(run_mt, tmp_path: Path) -> None:
         "# @package _global_\ndata:\n  train:\n    main: {path: a.tsv, source_field: 1, target_field: 2}\n"
         "  cleaning:\n    min_scores: {0: 0.5}\n"
     )
-    assert run_mt("data", "mine", "--config-dir", "own") == (0, out, "")
+    assert run_mt("data", "mine", "--config-dir", "own", "--no-tokens") == (0, out, "")
