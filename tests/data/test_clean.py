@@ -11,6 +11,7 @@ from mt.data.files import read_lines
 from mt.data.filters import is_empty
 
 LONG = "x" * 19
+REPAIRS = ("HTML entities", "mojibake", "control characters")
 
 
 def clean(pairs: list[tuple[str, str]], **settings: object) -> tuple[list[tuple[str, str]], Counter]:
@@ -176,3 +177,22 @@ def test_messy_real_text() -> None:
     kept, counts = clean(pairs)
     assert len(pairs) == len(kept) + counts.total() == 10_000
     assert counts["empty source"] + counts["empty target"] >= 1
+
+
+def test_every_kind_of_damage_in_messy_real_text_is_counted() -> None:
+    pytest.importorskip("ftfy")
+    cleaning = CleaningConfig(
+        html_entities="repair", mojibake="repair", control_characters="repair", max_length_ratio=3, drop_identical=True,
+        drop_replacement_characters=True, drop_bracket_mismatch=True, drop_number_mismatch=True, min_script_share=0.9,
+        drop_duplicates=True, drop_near_duplicates=True,
+    )  # fmt: skip
+    cleaner = Cleaner(DataConfig("en", "de", cleaning=cleaning))
+    kept = list(cleaner.clean(messy_pairs()))
+    repaired = {step: sum(cleaner.repaired[f"{side} {step}"] for side in ("source", "target")) for step in REPAIRS}
+    assert repaired == {"HTML entities": 1432, "mojibake": 13, "control characters": 12}  # as in docs/cleaning.md
+    assert cleaner.lost == {
+        "empty": 1, "length ratio": 36, "identical": 14, "replacement characters": 34, "bracket mismatch": 428,
+        "number mismatch": 432, "script": 3, "duplicates": 26, "near duplicates": 4,
+    }  # fmt: skip
+    text = "".join(side for pair in kept for side in pair)
+    assert len(kept) == 9022 and not set("\ufffd\u200b\xad\x93") & set(text) and "&quot;" not in text
