@@ -21,7 +21,10 @@ _CONTEXT = 60  # characters of a repaired text before the first that changed
 
 @dataclass(frozen=True)
 class FunnelRow:
-    """One step: how many texts it repaired or how many pairs it dropped, and the pairs left after it."""
+    """One step: how many texts it repaired or how many pairs it dropped, and the pairs left after it.
+
+    The first one is reading, which drops what a file holds without a translation.
+    """
 
     step: str
     repaired: int
@@ -174,7 +177,8 @@ def _lengths(batch: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _funnel(cleaner: Cleaner, tokenizers: TokenizerPair | None) -> list[FunnelRow]:
-    rows = [FunnelRow("read", 0, 0, cleaner.left["read"])]
+    without_pair = cleaner.dropped.total() - cleaner.lost.total()  # what no step dropped: units of the files
+    rows = [FunnelRow("read", 0, without_pair, cleaner.left["read"])]
     repairs = {step.name for step in cleaner.steps if isinstance(step, RepairStep)}
     names = [step.name for step in cleaner.steps]
     for name in [*([SCORES] if cleaner.min_scores else []), *names, *([TOKENS] if tokenizers else [])]:

@@ -63,6 +63,16 @@ def test_spelled_characters_are_those_without_a_piece(tmp_path, data: DataConfig
     assert [tokens.spelled for tokens in found.tokens] == missing and missing[0] >= 1 and missing[1] >= 3
 
 
+def test_what_a_file_holds_without_a_translation_is_dropped_on_reading(tmp_path, data: DataConfig) -> None:
+    head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\n'
+    entries = 'msgid "tea"\nmsgstr "茶"\n\n#, fuzzy\nmsgid "rice"\nmsgstr "米"\n\nmsgid "salt"\nmsgstr ""\n'
+    (tmp_path / "a.po").write_text(head + entries, encoding="utf-8")
+    data.train["main"].path = str(tmp_path / "a.po")
+    found = survey(data, None, samples=1, seed=1)
+    assert found.funnel[0] == FunnelRow("read", 0, 2, 1) and found.left == 1
+    assert found.dropped == {"fuzzy entry": 1, "entry without translation": 1}
+
+
 def test_without_tokenizers_there_are_no_tokens(data: DataConfig) -> None:
     found = survey(data, None, samples=1, seed=1)
     assert found.tokens is None and found.token_lengths is None and found.funnel[-1].step == "identical"
