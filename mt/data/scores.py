@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from mt.config import CorpusConfig
 from mt.data.files import READ_ERRORS, files_of, open_file, reason, suffixes, text_lines
+from mt.data.readers.formats import SEEKING, STREAMED
 
 _SETTING = "data.cleaning.min_scores"
 _Rows = Iterator[tuple[str, dict[str, Any]]]  # the place for messages, and values by column
@@ -35,7 +36,7 @@ def read_scores(config: CorpusConfig, columns: list[str], name: str) -> Iterator
 
 
 def _files(config: CorpusConfig, name: str) -> list[Path]:
-    files = [] if config.path is None else files_of(config.path, f"{name}.path", _ROWS)
+    files = [] if config.path is None else files_of(config.path, f"{name}.path", (*STREAMED, *SEEKING))
     if not files or any(suffixes(path.name)[0] not in _ROWS for path in files):
         raise ValueError(
             f"{_SETTING}: {name} has no columns: they are read from {', '.join(_ROWS)} files, set as {name}.path; "

@@ -84,6 +84,13 @@ def test_a_later_line_without_a_score_is_named(tmp_path: Path) -> None:
         list(clean_corpora(data.train, data, Cleaner(data)))
 
 
+def test_a_folder_must_have_columns_in_every_file(tmp_path: Path) -> None:
+    folder = write(tmp_path, "parts.tsv")
+    (folder / "3.po").write_text('msgid ""\nmsgstr ""\n\nmsgid "tea"\nmsgstr "茶"\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="data.train.main has no columns: they are read from"):
+        check_cleaning(data_config(folder, **{"0": 0.5}))
+
+
 def test_text_files_have_no_columns() -> None:
     data = DataConfig(
         train={"main": CorpusConfig(source="a", target="b")}, cleaning=CleaningConfig(min_scores={"0": 1})
