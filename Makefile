@@ -30,6 +30,9 @@ test-fuzz: venv  ## more than 10,000 odd inputs to readers, settings and tokeniz
 test-memory: venv  ## memory with big corpora (10 minutes)
 	$(BIN)/python -m pytest -s -m slow tests/slow/test_memory.py
 
+test-formats: venv  ## 10,000 pairs through every format; 10,000 damaged files of each; the readers' memory (minutes)
+	$(BIN)/python -m pytest -s -m slow tests/data/readers tests/slow/test_fuzz_readers.py tests/slow/test_reader_memory.py
+
 test-folders: venv  ## commands started in odd folders (minutes)
 	$(BIN)/python -m pytest -m slow tests/slow/test_working_folder.py tests/slow/test_wheel.py
 
@@ -63,7 +66,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mt needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot,corpora,cleaning]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes test-long coverage bench-train gpu-check lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-formats test-folders test-recipes test-long coverage bench-train gpu-check lint format clean

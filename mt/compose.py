@@ -34,6 +34,7 @@ from mt.mapping import field_type, from_mapping, known_keys, suggest, to_mapping
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml
 _CORPUS = re.compile(r"(data\.(?:train|valid|test)(?:\.[^.]+)?)(?:\.(.+))?")  # corpora have names of the user's choice
+_BY_NAME = ("data.cleaning.min_scores",)  # names of the user's choice with plain values
 _HYDRA_FOLDERS = ("hydra.job.chdir", "hydra.run.", "hydra.output_subdir")
 _PLAIN_TEXT = re.compile(r"[^,()\[\]{}'\"=\\$]+")  # nothing in it has a meaning in Hydra's grammar
 _COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -209,6 +210,8 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
             line = line if override.is_delete() else "++" + line.lstrip("+")
         elif key not in known and not override.is_hydra_override():
             raise ValueError(f"unknown setting {key}{_suggest_value(key) or suggest(key, [*known, *options])}")
+        elif key in _BY_NAME and not override.is_delete():
+            line = "++" + line.lstrip("+")
         prepared.append(_as_text(line))
     return prepared
 

@@ -19,7 +19,7 @@ from itertools import islice, product
 from pathlib import Path
 
 from mt.checkpoint import load_config
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 from mt.evaluation.metrics import score_corpus, sentence_chrf
 from mt.translation.ensemble import Ensemble
 from mt.translation.glossary import Glossary

@@ -6,10 +6,12 @@ import typer
 
 from mt.commands.average import average
 from mt.commands.compare import compare
+from mt.commands.data import data
 from mt.commands.evaluate import evaluate
 from mt.commands.export import export
 from mt.commands.import_marian import import_marian
 from mt.commands.score import score
+from mt.commands.split import split
 from mt.commands.train import train
 from mt.commands.translate import translate
 
@@ -25,6 +27,8 @@ app = typer.Typer(
 # train hands everything to Hydra, --help included
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command(context_settings=passed_on, add_help_option=False)(train)
+app.command()(split)
+app.command()(data)
 app.command()(translate)
 app.command()(score)
 app.command()(evaluate)

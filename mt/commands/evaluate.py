@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _RUN = typer.Argument(metavar="RUN", help="A trained folder, such as runs/demo; without one, give --hypotheses.")
 _REFERENCE = typer.Option(help="Their translations, one a line; again for each further reference translation.")
+_TEST_SET = typer.Option(help="A public test set by sacreBLEU's name for it, such as wmt14; downloaded once.")
 _LANGUAGE = typer.Option(help="With --hypotheses: a code such as zh, by which words are cut. [default: at spaces]")
 _OUTPUT_DIR = typer.Option(help="Where NAME.hyp.txt and NAME.json go. [default: RUN/results]")
 _NO_REPEAT = typer.Option(help="No run of so many tokens twice; 0: off. [default: the run's]")
@@ -25,6 +26,7 @@ def evaluate(
     run: Annotated[Path | None, _RUN] = None,
     source: Annotated[Path | None, typer.Option(help="Source sentences, one a line. [default: data.test]")] = None,
     reference: Annotated[list[Path] | None, _REFERENCE] = None,
+    test_set: Annotated[str | None, _TEST_SET] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="Score this file of translations, by any system.")] = None,
     target_language: Annotated[str | None, _LANGUAGE] = None,
     output_dir: Annotated[Path | None, _OUTPUT_DIR] = None,
@@ -43,12 +45,13 @@ def evaluate(
 ) -> None:
     """Score translations with BLEU, chrF, chrF++ and TER, each with its signature and its 95% interval.
 
-    Of a trained model on two text files, or else on each of the test corpora that the run names (data.test); with
-    several, each line begins with the corpus's name and a tab. Or, without RUN, of a file: --hypotheses FILE
-    --reference FILE.
+    Of a trained model on two text files, on a --test-set, or else on each of the test corpora that the run names
+    (data.test); with several, each line begins with the corpus's name and a tab. Or, without RUN, of a file:
+    --hypotheses FILE --reference FILE.
     """
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
-    unused = {"RUN": run, "checkpoint": checkpoint, "output_dir": output_dir, "precision": precision, **search}
+    unused = {"RUN": run, "test_set": test_set, "checkpoint": checkpoint, "output_dir": output_dir, **search}
+    unused["precision"] = precision
     if hypotheses is None:
         unused = {"target_language": target_language}
         if run is None:
@@ -77,7 +80,7 @@ def evaluate(
         decode = evaluation.changed(load_config(run).decode, **search)
         progress = _show_progress if sys.stderr.isatty() else None
         files = run, source, reference, device, checkpoint or "best"
-        others = decode, output_dir, progress, bleu_tokenizer, comet, precision or "float32"
+        others = decode, output_dir, progress, bleu_tokenizer, comet, precision or "float32", test_set
         results = evaluation.evaluate(*files, *others)
     _show(results)
     if not details and report is None:

@@ -62,7 +62,7 @@ def _scored(translator: "Translator", pairs: Iterator[tuple[str, str]]) -> Itera
     """Yields for each pair what --json writes."""
     from itertools import islice
 
-    from mt.data.clean import is_empty
+    from mt.data.filters import is_empty
 
     sides, number = translator.tokenizers, 0
     while chunk := list(islice(pairs, PAIRS_AT_ONCE)):

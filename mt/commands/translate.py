@@ -169,7 +169,7 @@ def translate(
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
     import os
 
-    from mt.data.corpus import decode_lines, read_lines
+    from mt.data.files import decode_lines, read_lines
 
     if input is not None:
         return read_lines(input)

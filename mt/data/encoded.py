@@ -21,14 +21,13 @@ import pyarrow as pa
 from filelock import FileLock
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import clean_pairs, nothing_left
+from mt.data.clean import Cleaner, clean_corpora, in_batches, nothing_left, outer_versions, token_reasons
 from mt.data.corpus import corpus_fingerprint, read_corpora
+from mt.data.duplicates import HELD_OUT
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
-FORMAT_VERSION = 2  # raise it when the files or what cleaning and encoding do to a pair change
-_BATCH_PAIRS = 10_000
-_BATCH_CHARACTERS = 1 << 24  # a batch of very long texts is cut earlier: a few are in memory at a time
+FORMAT_VERSION = 3  # raise it when the files or what cleaning and encoding do to a pair change
 _THREADS = 2
 _SCHEMA = pa.schema(
     [
@@ -63,6 +62,7 @@ class EncodedCorpus:
         self.metadata = metadata
         self.fingerprint: str = metadata["fingerprint"]
         self.counts: Counter[str] = Counter(metadata["dropped"])
+        self.repaired: Counter[str] = Counter(metadata["repaired"])
         # the whole file as numbers, so that the tokens of any pairs are gathered in one go
         self.words = np.frombuffer(self._buffer, dtype=np.int32, count=self._buffer.size // 4)
 
@@ -158,38 +158,43 @@ def encode_corpus(
     """
     if not corpora:
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
-    fingerprint = _fingerprint(corpora, data, tokenizers, clean, split)
+    key = _cache_key(corpora, data, tokenizers, clean, split)
     cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"data.cache_dir={cache_dir}: cannot be created ({error.strerror})") from error
-    folder = cache_dir / fingerprint
-    with FileLock(cache_dir / f"{fingerprint}.lock"):
+    folder = cache_dir / key
+    with FileLock(cache_dir / f"{key}.lock"):
         if folder.exists():
             try:
                 return EncodedCorpus(folder)
             except ValueError:  # broken or of an older version: built anew
                 shutil.rmtree(folder)
-        unfinished = cache_dir / f"{fingerprint}.unfinished"
+        unfinished = cache_dir / f"{key}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
         unfinished.mkdir()
         counts: Counter[str] = Counter()
-        pairs = read_corpora(corpora, data, split)
-        if clean:
-            pairs = clean_pairs(pairs, data.cleaning, counts)
+        repaired: Counter[str] = Counter()
         try:
-            kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
+            if clean:
+                cleaner = Cleaner(data)
+                counts, repaired = cleaner.dropped, cleaner.repaired
+                pairs = clean_corpora(corpora, data, cleaner, split)
+            else:
+                pairs = read_corpora(corpora, data, split, counts)
+            cleaning = data.cleaning if clean else None
+            kept, fingerprint = _write_pairs(unfinished, pairs, tokenizers, cleaning, counts, progress)
             if kept == 0:
                 raise ValueError(nothing_left(split, counts))
-            _write_metadata(unfinished, fingerprint, kept, counts, tokenizers, data.cleaning if clean else None)
+            _write_metadata(unfinished, fingerprint, kept, counts, repaired, tokenizers, cleaning)
             os.replace(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         return EncodedCorpus(folder)
 
 
-def _fingerprint(
+def _cache_key(
     corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: TokenizerPair, clean: bool, split: str
 ) -> str:
     """Returns a SHA-256 hex digest of all that the encoded pairs depend on."""
@@ -199,20 +204,15 @@ def _fingerprint(
         "cleaning": asdict(data.cleaning) if clean else None,
         "tokenizers": tokenizers.fingerprint,
     }
+    if clean:
+        parts["outer_versions"] = outer_versions(data.cleaning)
+    if clean and data.cleaning.drop_held_out != "none":
+        parts["held_out"] = [
+            corpus_fingerprint(corpus, data, f"data.{split}.{name}")
+            for split in HELD_OUT
+            for name, corpus in getattr(data, split).items()
+        ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _batches(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    batch: list[tuple[str, str]] = []
-    characters = 0
-    for pair in pairs:
-        batch.append(pair)
-        characters += len(pair[0]) + len(pair[1])
-        if len(batch) == _BATCH_PAIRS or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 def _encoded(batches: Iterable[list[tuple[str, str]]], tokenizers: TokenizerPair) -> Iterator[pa.RecordBatch]:
@@ -250,38 +250,53 @@ def _write_pairs(
     cleaning: CleaningConfig | None,
     counts: Counter[str],
     progress: Callable[[int], None] | None,
-) -> int:
-    """Writes pairs.arrow and returns the number of pairs in it."""
-    kept = 0
+) -> tuple[int, str]:
+    """Writes pairs.arrow and returns the number of pairs in it and their fingerprint."""
+    kept, content = 0, _Content()
     with open(folder / "pairs.arrow", "wb") as file:
         with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for rows in _encoded(_batches(pairs), tokenizers):
+            for rows in _encoded(in_batches(pairs), tokenizers):
                 if cleaning is not None:
-                    rows = _fitting(rows, cleaning.max_tokens, counts)
+                    rows = _fitting(rows, cleaning, counts)
                 if rows.num_rows:
                     writer.write_batch(rows)
+                    content.add(rows)
                 kept += rows.num_rows
                 if progress is not None:
                     progress(kept + counts.total())
         file.flush()
         os.fsync(file.fileno())
-    return kept
+    return kept, content.fingerprint()
 
 
-def _fitting(rows: pa.RecordBatch, max_tokens: int, counts: Counter[str]) -> pa.RecordBatch:
-    """Returns the rows that have from 1 to max_tokens tokens on both sides; counts the first reason of the others."""
+class _Content:
+    """A fingerprint of pairs and their tokens that is the same however they are stored or cut into batches."""
+
+    def __init__(self) -> None:
+        self._hashes = [hashlib.sha256() for _ in range(2 * len(_SCHEMA))]  # of each column: lengths, then values
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        for column, lengths, values in zip(rows.columns, self._hashes[::2], self._hashes[1::2], strict=True):
+            offsets = _offsets(column)
+            of_ids = pa.types.is_list(column.type)
+            buffer = (column.values.buffers()[1] if of_ids else column.buffers()[2]) or b""
+            size = 4 if of_ids else 1  # bytes of a value
+            lengths.update(np.diff(offsets))
+            values.update(memoryview(buffer)[size * int(offsets[0]) : size * int(offsets[-1])])
+
+    def fingerprint(self) -> str:
+        """Returns a SHA-256 hex digest."""
+        return hashlib.sha256(b"".join(part.digest() for part in self._hashes)).hexdigest()
+
+
+def _fitting(rows: pa.RecordBatch, cleaning: CleaningConfig, counts: Counter[str]) -> pa.RecordBatch:
+    """Returns the rows that fit by their tokens; counts the first reason of the others."""
     source, target = (np.diff(_offsets(rows.column(name))) for name in ("source_ids", "target_ids"))
     fits = np.ones(len(source), dtype=bool)
-    for reason, holds in (
-        ("empty source", source == 0),  # normalisation can leave nothing
-        ("empty target", target == 0),
-        ("too many source tokens", source > max_tokens),
-        ("too many target tokens", target > max_tokens),
-    ):
-        dropped = int((fits & holds).sum())
-        if dropped:
+    for reason, drops in token_reasons(source, target, cleaning).items():
+        if dropped := int(drops.sum()):
             counts[reason] += dropped
-        fits &= ~holds
+        fits &= ~drops
     return rows if fits.all() else rows.filter(pa.array(fits))
 
 
@@ -290,6 +305,7 @@ def _write_metadata(
     fingerprint: str,
     pairs: int,
     counts: Counter[str],
+    repaired: Counter[str],
     tokenizers: TokenizerPair,
     cleaning: CleaningConfig | None,
 ) -> None:
@@ -300,6 +316,7 @@ def _write_metadata(
         "cleaning": None if cleaning is None else asdict(cleaning),
         "pairs": pairs,
         "dropped": dict(counts),
+        "repaired": dict(repaired),
     }
     with open(folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
         json.dump(metadata, file, ensure_ascii=False, indent=2)

@@ -5,7 +5,6 @@ import itertools
 import os
 import time
 import warnings
-from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import torch
 
 from mt import checkpoint as folder
 from mt.config import DataConfig, DecodeConfig, TrainConfig
-from mt.data.clean import clean_pairs, nothing_left
-from mt.data.corpus import check_corpora, read_corpora
+from mt.data.clean import Cleaner, check_cleaning, clean_corpora, nothing_left
+from mt.data.corpus import check_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
@@ -72,6 +71,7 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
         if not config.data.train:
             raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
         check_corpora(config.data)
+        check_cleaning(config.data)
     patience = config.trainer.early_stopping_patience
     if patience is not None and not config.data.valid:
         raise ValueError(
@@ -109,6 +109,7 @@ def _prepare(
     if found.is_run:
         if group.first:
             check_corpora(config.data)
+            check_cleaning(config.data)
         tokenizers = folder.load_tokenizers(run_dir)
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
@@ -183,19 +184,23 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
         folder.check_tokenizer(folder.read_state(folder.pointed(parent, "best")), tokenizers)
         return tokenizers
     monitor.message("training the tokenizer")
-    counts: Counter[str] = Counter()
-    pairs = clean_pairs(read_corpora(config.data.train, config.data, "train"), config.data.cleaning, counts)
+    cleaner = Cleaner(config.data)
+    pairs = clean_corpora(config.data.train, config.data, cleaner)
     first = next(pairs, None)
     if first is None:
-        raise ValueError(nothing_left("train", counts))
+        raise ValueError(nothing_left("train", cleaner.dropped))
     return train_tokenizers(itertools.chain([first], pairs), config.tokenizer, config.trainer.seed)
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
-    dropped = ", ".join(f"{count} {reason}" for reason, count in corpus.counts.most_common()) or "none"
+    dropped, repaired = (
+        ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        for counts in (corpus.counts, corpus.repaired)
+    )
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokenizers, ranks = trainer.tokenizers, trainer.group.world_size
-    monitor.message(f"{len(corpus):,} training pairs (dropped: {dropped})")
+    told = f"dropped: {dropped or 'none'}" + (f"; repaired: {repaired}" if repaired else "")
+    monitor.message(f"{len(corpus):,} training pairs ({told})")
     monitor.message(f"vocabulary: {tokenizers.source.size} source and {tokenizers.target.size} target pieces")
     where = str(trainer.device) if ranks == 1 else f"{ranks} ranks, this one on {trainer.device}"
     monitor.message(f"model: {parameters:,} parameters on {where}, {str(trainer.dtype).removeprefix('torch.')}")

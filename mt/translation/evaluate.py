@@ -11,7 +11,8 @@ import yaml
 
 from mt.checkpoint import MODEL, load_config, pointed, read_state
 from mt.config import CorpusConfig, DataConfig, DecodeConfig, decode_without_effect
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
+from mt.data.test_sets import known_test_set
 from mt.evaluation.comet import find_comet, score_comet
 from mt.evaluation.metrics import Score, bleu_tokenizer, check_seed, make_bleu, score_with_intervals
 from mt.mapping import from_mapping
@@ -101,8 +102,11 @@ def evaluate(
     bleu_tokenizer: str | None = None,
     comet: str | None = None,
     precision: str = "float32",
+    test_set: str | None = None,
 ) -> dict[str, Evaluation]:
     """Returns all scores by name: of a source file with its reference, or else of each of the run's data.test.
+
+    Or of `test_set`, by a name that sacreBLEU knows (wmt14), with all its references.
 
     `reference` may be several files, one for each reference translation. Writes NAME.hyp.txt and NAME.json below
     output_dir (default: results/ in the run), NAME being the source file's name or that of the corpus in data.test,
@@ -116,7 +120,7 @@ def evaluate(
     run_dir = Path(run_dir)
     config = load_config(run_dir)
     language = config.data.target_language
-    corpora = _test_corpora(config.data, run_dir, source, reference)
+    corpora = _test_corpora(config.data, run_dir, source, reference, test_set)
     scorer = _Scorer(language, bleu_tokenizer, comet, str(resolve_device(device)))
     texts = {name: read_texts(*corpus, config.data, label) for name, (label, *corpus) in corpora.items()}
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
@@ -251,13 +255,22 @@ def _made_by(run_dir: Path, checkpoint: str, decode: DecodeConfig, device: str) 
 
 
 def _test_corpora(
-    data: DataConfig, run_dir: Path, source: Path | str | None, reference: Path | str | list[Path] | None
+    data: DataConfig,
+    run_dir: Path,
+    source: Path | str | None,
+    reference: Path | str | list[Path] | None,
+    test_set: str | None,
 ) -> dict[str, tuple[str, CorpusConfig, list[str]]]:
     """Returns by the names of their results: a label for messages, the corpus, and the files of further references."""
     references = reference if isinstance(reference, list) else [] if reference is None else [reference]
     if (source is None) != (not references):
         missing = "reference" if source is not None else "source"
         raise ValueError(f"evaluate: {missing} is missing: give both --source and --reference, or neither")
+    if test_set is not None:
+        if source is not None:
+            raise ValueError(f"--test-set={test_set}: has a source and references of its own: leave --source out")
+        languages = data.source_language, data.target_language
+        source, references = known_test_set(test_set, languages, "--test-set")
     if source is not None:
         first, *more = map(str, references)
         return {

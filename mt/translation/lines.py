@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mt.config import DecodeConfig
-from mt.data.clean import is_empty
+from mt.data.filters import is_empty
 from mt.tokenizer import TokenizerPair
 from mt.translation.beam import Hypothesis
 
