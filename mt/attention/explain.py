@@ -45,21 +45,23 @@ def explain(walk: WalkThrough, pictures: dict[str, str]) -> str:
         difference=lambda a, b: float((a - b).abs().max()),
         head_names=lambda model: [*(f"head {head + 1}" for head in range(len(model.next_row))), "mean"],
         with_mean=lambda model: torch.cat([model.next_row, model.next_row.mean(0, keepdim=True)]),
-        **_softmax_numbers(walk),
+        **_parts(walk),
     )
     return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
 
 
-def _softmax_numbers(walk: WalkThrough) -> dict[str, object]:
-    """Returns what the template says about the weighted sum and about softmax without the division."""
+def _parts(walk: WalkThrough) -> dict[str, object]:
+    """Returns parts of the numbers that the template shows, and what it says about softmax without the division."""
     one = walk.one_head
     given = one.weights[0, 0, :, None] * one.v.flatten(1)[:, :4]  # [n, 4]: what each token gives to the first
     without = torch.cat([one.weights, one.undivided_weights])  # [2, n, n]
     sharp = [[o.entropy, o.undivided_entropy, o.gradient, o.undivided_gradient] for o in walk.sharpness]
     return {
+        "first_of_x": one.x[:, :4],
+        "one_head_mixed": walk.three_heads.mixed[:, 0],
         "weighted_values": torch.cat([given, one.concatenated[:1, :4]]),
-        "without": without,
-        "sizes": torch.stack([entropy(without).mean(1), gradient_size(without).mean(1)], dim=1),
+        "row_without": without[:, 0],
+        "sizes": torch.stack([size(without).quantile(0.5, dim=1) for size in (entropy, gradient_size)], dim=1),
         "ln6": math.log(len(one.tokens)),
         "sharp_names": [f"d_k = {o.head_size}" for o in walk.sharpness],
         "sharp_values": torch.tensor(sharp, dtype=torch.float64),

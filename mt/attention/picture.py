@@ -125,7 +125,8 @@ def _fonts(text: str) -> tuple[list[str], set[str]]:
     """Returns installed families that together have the characters of a text, and the characters that none has."""
     from matplotlib import font_manager
 
-    entries = font_manager.fontManager.ttflist
+    # matplotlib's own Last Resort has a box for every character: that is none
+    entries = [entry for entry in font_manager.fontManager.ttflist if not entry.name.startswith("Last Resort")]
     ours = next(entry for entry in entries if entry.name == _ALWAYS)
     families, missing = [_ALWAYS], {c for c in text if not c.isspace()} - _characters(ours.fname)
     likely_first = sorted(entries, key=lambda entry: (not _LIKELY.search(entry.name), entry.weight != 400, entry.name))

@@ -54,12 +54,15 @@ class Steps:
 
 @dataclass(frozen=True)
 class Sharpness:
-    """What softmax makes of q and k of one size, whose numbers are drawn from a normal distribution."""
+    """What softmax makes of q and k of one size, whose numbers are drawn from a normal distribution.
+
+    Medians of all rows: the mean of the gradient is that of a few rows where two keys fit equally well.
+    """
 
     head_size: int
-    entropy: float  # nats, mean of all rows
+    entropy: float  # nats
     undivided_entropy: float
-    gradient: float  # size of the matrix of derivatives of a row's weights by its scores, mean of all rows
+    gradient: float  # see gradient_size
     undivided_gradient: float
 
 
@@ -165,7 +168,7 @@ def sharpness(head_size: int) -> Sharpness:
     q, k = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
     divided = explicit_weights(q, k, layout, layout, False)
     undivided = explicit_weights(q * math.sqrt(head_size), k, layout, layout, False)  # takes the division back
-    values = [float(size(weights).mean()) for size in (entropy, gradient_size) for weights in (divided, undivided)]
+    values = [float(size(weights).median()) for size in (entropy, gradient_size) for weights in (divided, undivided)]
     return Sharpness(head_size, *values)
 
 

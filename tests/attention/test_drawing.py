@@ -121,6 +121,19 @@ def test_characters_without_a_font_become_numbers() -> None:
     assert picture._names(["<s>", "\U000f0000", "$a"], {"\U000f0000"}) == ["<s>", "2", r"\$a"]
 
 
+def test_a_font_that_has_the_characters_is_found_or_they_are_missing() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.font_manager import FontProperties, findfont
+    from matplotlib.ft2font import FT2Font
+
+    families, missing = picture._fonts("<s>▁我爱")
+    assert families[0] == "DejaVu Sans" and not any("Last Resort" in family for family in families)
+    assert missing <= set("我爱")
+    for character in set("我爱") - missing:  # not a box: the font has a glyph of this very name
+        files = [findfont(FontProperties(family=family), fallback_to_default=False) for family in families]
+        assert any(ord(character) in FT2Font(file).get_charmap() for file in files)
+
+
 def test_a_picture_that_is_too_large_is_refused() -> None:
     pytest.importorskip("matplotlib")
     names, weights = ["a"] * 120, torch.zeros(120, 120)
