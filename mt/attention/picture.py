@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import logging
 import re
 import warnings
 from collections.abc import Sequence
@@ -87,15 +88,20 @@ def heatmaps(rows: list[list[tuple[str, Sequence[str], Sequence[str], Tensor]]],
         warnings.warn(
             f"no installed font has {shown}: their tokens are numbered in the picture; install one, such as "
             "fonts-noto-cjk",
-            stacklevel=2,
+            stacklevel=1,  # this very line, so that several pictures warn once
         )
     return png(figure)
 
 
 def png(figure: "Figure") -> bytes:
     """Returns a figure as PNG, equal for equal figures."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})
+    file, log = io.BytesIO(), logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    log.setLevel(logging.ERROR)  # that a font has no face of normal weight does not matter here
+    try:
+        figure.savefig(file, format="png", metadata={"Software": None})
+    finally:
+        log.setLevel(level)
     return file.getvalue()
 
 
@@ -125,12 +131,19 @@ def _fonts(text: str) -> tuple[list[str], set[str]]:
     """Returns installed families that together have the characters of a text, and the characters that none has."""
     from matplotlib import font_manager
 
-    # matplotlib's own Last Resort has a box for every character: that is none
-    entries = [entry for entry in font_manager.fontManager.ttflist if not entry.name.startswith("Last Resort")]
-    ours = next(entry for entry in entries if entry.name == _ALWAYS)
+    manager = font_manager.fontManager
+    ours = next(entry for entry in manager.ttflist if entry.name == _ALWAYS)
     families, missing = [_ALWAYS], {c for c in text if not c.isspace()} - _characters(ours.fname)
-    likely_first = sorted(entries, key=lambda entry: (not _LIKELY.search(entry.name), entry.weight != 400, entry.name))
-    for entry in likely_first:
+    known = {entry.fname for entry in manager.ttflist}
+    if missing:
+        for file in set(font_manager.findSystemFonts()) - known:  # installed since matplotlib made its list
+            try:
+                manager.addfont(file)
+            except (OSError, RuntimeError):  # damaged, or of a kind that it cannot read
+                continue
+    # matplotlib's own Last Resort has a box for every character: that is none
+    entries = [entry for entry in manager.ttflist if not entry.name.startswith("Last Resort")]
+    for entry in sorted(entries, key=lambda e: (not _LIKELY.search(e.name), e.weight != 400, e.name)):
         if not missing:
             break
         has = _characters(entry.fname)

@@ -12,7 +12,7 @@ from mt.model.transformer import Transformer
 from mt.tokenizer import BOS_ID, EOS_ID
 from mt.translation.translator import Translator
 
-LONGEST = 128  # tokens of either side, </s> or <s> counted: a map of more can neither be read nor kept
+LONGEST = 127  # tokens of either side besides </s> or <s>: a map of more can neither be read nor kept
 LIKELIEST = 5  # next tokens kept at each place
 
 Names = Callable[[list[int]], list[str]]  # from ids to pieces
@@ -61,10 +61,10 @@ def look(translator: Translator, text: str, target: str | None = None, prefix: s
     if not source:
         raise ValueError(f"{text!r}: there is nothing to look at in a sentence without visible characters")
     complete = prefix is None
+    _check_length("the sentence", source, min(LONGEST, translator.decode.max_source_tokens))
     if target is None and prefix is None:
-        _check_length("the sentence", source)
-        ((_, ((found,),)),) = translator.search([text], [source], 1)
-        ids, complete = found.tokens, found.finished
+        ((found,),) = translator.translate_n_best([text], 1)
+        ids, complete = found.tokens, not found.unfinished
     else:
         ids = sides.target.encode([target if prefix is None else prefix])[0]
     return view(translator.models[0], source, ids, complete, sides.source.pieces, sides.target.pieces)
@@ -74,7 +74,8 @@ def fits(translator: Translator, text: str, target: str) -> bool:
     """Returns whether `look` takes a sentence and its translation."""
     sides = translator.tokenizers
     source = translator.sources([text])[0]
-    return 0 < len(source) < LONGEST and len(sides.target.encode([target])[0]) < LONGEST
+    longest = min(LONGEST, translator.decode.max_source_tokens)
+    return 0 < len(source) <= longest and len(sides.target.encode([target])[0]) <= LONGEST
 
 
 def view(
@@ -118,8 +119,6 @@ def _watched(model: Transformer, source: Sequence[int], target: Sequence[int]) -
     return in_encoder, in_decoder, model.logits(hidden).softmax(1).cpu()
 
 
-def _check_length(name: str, ids: Sequence[int]) -> None:
-    if len(ids) >= LONGEST:
-        raise ValueError(
-            f"{name} has {len(ids)} tokens; attention is shown for fewer than {LONGEST}: give a shorter part of it"
-        )
+def _check_length(name: str, ids: Sequence[int], most: int = LONGEST) -> None:
+    if len(ids) > most:
+        raise ValueError(f"{name} has {len(ids)} tokens; attention is shown for up to {most}: give a part of it")

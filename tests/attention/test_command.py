@@ -44,7 +44,7 @@ def test_files_and_nothing_on_stdout(run_mt, run_dir: Path, tmp_path: Path) -> N
 def test_the_walk_through_goes_to_a_file_with_its_pictures(run_mt, run_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     code, out, err = run_mt(run_dir, "--explain", "--output", "walk.md")
-    assert (code, out, err) == (0, "", "")
+    assert (code, out) == (0, "") and ("no installed font has" in err or not err)
     names = ["walk.md", "walk_heads.png", "walk_softmax.png", "walk_translating.png"]
     assert sorted(file.name for file in tmp_path.iterdir()) == names
     text = (tmp_path / "walk.md").read_text(encoding="utf-8")
@@ -61,8 +61,8 @@ def test_the_walk_through_goes_to_a_file_with_its_pictures(run_mt, run_dir: Path
         (["RUN", "a", "--target", "b", "--prefix", "c"], "either --target or --prefix"),
         (["RUN", "a", "--each-head", "--head", "1"], "--head=1: is one head"),
         (["RUN", "a", "--output", "b.md"], "--output=b.md: is for --explain"),
-        (["RUN", "a", "--head", "4"], "--head=4: must be between 1 and 3"),
-        (["RUN", "a", "--kind", "all"], "--kind=all: must be one of"),
+        (["RUN", "a", "--target", "b", "--head", "4"], "--head=4: must be between 1 and 3"),
+        (["RUN", "a", "--target", "b", "--kind", "all"], "--kind=all: must be one of"),
         (["RUN", " "], "nothing to look at"),
         (["RUN", "a", "--html", "no/b.html"], "there is no folder"),
         (["--explain", "RUN", "a"], "TEXT: has no meaning with --explain"),

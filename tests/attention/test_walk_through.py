@@ -116,7 +116,7 @@ def test_random_and_trained_stand_side_by_side(translator) -> None:
     assert "".join(walk.written[1].view.target[1:]).lstrip("▁") == SENTENCE
     text = explain(walk, {})
     assert "runs/demo --explain" in text and "| random | trained |" in text and "![" not in text
-    assert check_sums(text) > 60
+    assert check_sums(text) > 40
     assert {line for line in text.split("\n") if line != line.rstrip()} == set()
 
 
@@ -141,7 +141,7 @@ def test_the_document_is_what_the_command_writes() -> None:
     assert list(found) == list(expected)
     for title in list(expected)[:2]:
         assert found[title] == expected[title], "run: mt attention runs/demo --explain --output docs/attention.md"
-    assert "| random | trained |" in document and check_sums(document) > 60
+    assert "| random | trained |" in document and check_sums(document) > 50
     for name in re.findall(r"!\[[^]]*\]\(([^)]*)\)", document):
         png = (DOCUMENT.parent / name).read_bytes()
         assert png.startswith(b"\x89PNG") and len(png) < LARGEST_PICTURE
