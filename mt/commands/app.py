@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from mt.commands.attention import attention
 from mt.commands.average import average
 from mt.commands.compare import compare
 from mt.commands.evaluate import evaluate
@@ -27,6 +28,7 @@ passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command(context_settings=passed_on, add_help_option=False)(train)
 app.command()(translate)
 app.command()(score)
+app.command()(attention)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(average)
