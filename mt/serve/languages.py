@@ -23,7 +23,7 @@ def detect(text: str, codes: Sequence[str]) -> list[dict[str, Any]]:
     Confidence counts all languages that are known, so that a text in none of these has little. The last resort is the
     first code, with 0.
     """
-    shares = {language: share for language, share in _identifier().rank(text)} if text.strip() else {}
+    shares = dict(_identifier().rank(text)) if text.strip() else {}
     found = [
         {"language": code, "confidence": round(100 * float(shares.get(primary_language(code), 0.0)), 1)}
         for code in codes
@@ -36,4 +36,4 @@ def detect(text: str, codes: Sequence[str]) -> list[dict[str, Any]]:
 def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    return LanguageIdentifier.from_pickled_model(MODEL_FILE, norm_probs=True)
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
