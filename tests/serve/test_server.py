@@ -53,14 +53,14 @@ def status_of(call):
 def test_fifty_clients_get_their_own_answers(run):
     """Case 40: unlike options and lengths, clients that go away half way, and not one wrong answer."""
     translator = load_translator(run, "cpu")
-    texts = sentences(150, seed=9)
+    texts = sentences(60, seed=9)
     expected = {(text, beam): alone(translator, text, beam) for text in dict.fromkeys(texts) for beam in (None, 1)}
     models = load(run)
 
     def client(number):
         generator = random.Random(number)
         wrong = 0
-        for turn in range(8):
+        for turn in range(4):
             own = generator.sample(texts, generator.randint(1, 5))
             beam = generator.choice([None, 1])
             body = {**LANGUAGES, "q": own, **({"beam_size": beam} if beam else {})}
@@ -82,7 +82,7 @@ def test_fifty_clients_get_their_own_answers(run):
         assert [each.result() for each in asked] == [0] * 50
         assert slowest < 5  # a second, where the machine does nothing else
         assert models.all[0].queue.waiting == 0
-    assert threading.active_count() == before
+    assert threading.active_count() < before  # those of the model are gone too
 
 
 def alone(translator, text, beam_size):
