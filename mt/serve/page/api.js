@@ -26,7 +26,7 @@ export async function post(path, body, signal) {
 export async function* translate(body, signal) {
   const response = await post("/translate", { ...body, stream: true }, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let [rest, seen] = ["", ""];
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
@@ -35,8 +35,9 @@ export async function* translate(body, signal) {
     for (const line of lines) {
       const found = JSON.parse(line);
       if (found.error) throw new Error(found.error);
+      seen += found.source;
       yield found;
     }
   }
-  if (rest) throw new Error("The server ended before the translation did");
+  if (seen !== body.q) throw new Error("The server ended before the translation did");
 }

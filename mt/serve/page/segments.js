@@ -78,7 +78,7 @@ export function renderBackdrop(backdrop, text, places) {
   let end = 0;
   for (const place of places) {
     const mark = document.createElement("mark");
-    mark.style.setProperty("--weight", Math.min(0.12 + 0.68 * place.share, 0.8).toFixed(2));
+    mark.style.setProperty("--weight", Math.min(0.1 + 0.45 * place.share, 0.55).toFixed(2));
     mark.textContent = text.slice(place.start, place.end);
     parts.push(text.slice(end, place.start), mark);
     end = place.end;
