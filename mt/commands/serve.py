@@ -75,9 +75,7 @@ def serve(
         choices = engine, device, checkpoint, change, batch_sentences, seconds
         return Models([load_served(run, *choices, metrics.batch(run.resolve().name)) for run in runs])
 
+    listener = server.listen(host, port)
     if not server.is_loopback(host) and not keys:
-        print(
-            f"anyone who can reach {host} may translate: --api-keys FILE lets only those who have a key",
-            file=sys.stderr,
-        )
-    server.serve(lambda: create_app(load(), limits, metrics, keys, allow_origin or []), server.listen(host, port))
+        print(f"anyone who can reach {host} may translate: --api-keys FILE lets in only who has a key", file=sys.stderr)
+    server.serve(lambda: create_app(load(), limits, metrics, keys, allow_origin or []), listener)

@@ -21,9 +21,10 @@ def find_words(text: str, spans: list[tuple[int, int]], language: str) -> list[W
     """Returns the words of a text, of whose pieces the places are given; white space belongs to none.
 
     In a language with spaces between words a word goes from space to space, less the marks at its ends; in another one
-    each piece is a word.
+    each piece is a word, but letters of ASCII stay together.
     """
     words: list[Word] = []
+    has_spaces = spaced(language)
     pending: list[int] = []  # bytes of a character that is not complete, and spaces
     glued, end = False, 0  # whether the next piece may belong to the last word, which ends there
     for piece, (begin, stop) in enumerate(spans):
@@ -35,7 +36,8 @@ def find_words(text: str, spans: list[tuple[int, int]], language: str) -> list[W
             continue
         start = begin + len(own) - len(own.lstrip())
         is_word = any(character.isalnum() for character in core)
-        if spaced(language) and glued and is_word and start == end:
+        joins = glued and is_word and start == end
+        if joins and (has_spaces or (text[start - 1] + core[0]).isascii()):
             words[-1] = Word(words[-1].start, start + len(core), (*words[-1].pieces, *pending, piece))
         else:
             words.append(Word(start, start + len(core), (*pending, piece)))

@@ -205,12 +205,13 @@ def start(run, *options):
 
 
 def test_the_command_serves_and_ends_in_order(run):
-    process, url = start(run, "--batch-milliseconds", "400")
+    process, url = start(run, "--batch-milliseconds", "1000")
     try:
         assert url.startswith("http://127.0.0.1:")
         with ThreadPoolExecutor(1) as client:
             answer = client.submit(post, f"{url}/translate", {**LANGUAGES, "q": "a text that is on its way"})
-            time.sleep(0.2)
+            while b"mt_requests_at_work 2.0" not in urllib.request.urlopen(f"{url}/metrics", timeout=30).read():
+                assert not answer.done()
             process.send_signal(signal.SIGTERM)
             assert answer.result(30)["translatedText"]
         out, err = process.communicate(timeout=30)

@@ -17,7 +17,7 @@ function parameters(schema) {
   const table = element("table", "");
   for (const [name, own] of Object.entries(schema.properties)) {
     const needed = schema.required?.includes(name);
-    const value = needed ? "needed" : own.default === null ? "" : JSON.stringify(own.default);
+    const value = needed ? "needed" : own.default === undefined || own.default === null ? "" : JSON.stringify(own.default);
     const cells = [element("code", name), kind(own), value, own.description ?? ""];
     table.append(element("tr", "", ...cells.map((cell) => element("td", cell))));
   }
