@@ -1,6 +1,7 @@
 """What the paths answer: LibreTranslate's, and our own; and what they refuse."""
 
 import copy
+import html
 import json
 import time
 import warnings
@@ -87,7 +88,7 @@ def test_lines_and_what_is_no_word_stay(client):
 def test_html(client, translator):
     (word,) = alone(translator, "tea")
     found = ask(client, q='<p>tea</p><code>x < 1</code><meta charset="latin-1"><p>é</p>', format="html").json()
-    assert found["translatedText"].startswith(f"<p>{word}</p><code>x < 1</code><meta")
+    assert found["translatedText"].startswith(f"<p>{html.escape(word, quote=False)}</p><code>x < 1</code><meta")
     text = ask(client, q="<script>alert(1)</script>").json()["translatedText"]
     assert "<script>" in text or "script" not in text  # as text it is text
 
@@ -105,7 +106,7 @@ def test_beam_and_glossary_change_what_they_should(client, translator):
     greedy = ask(client, q=text, beam_size=1).json()["translatedText"]
     assert [greedy] == alone(translator, text, beam_size=1)
     held = ask(client, q=text, glossary={"books": "Reis", "rice": "Tee"}).json()["translatedText"]
-    assert "Reis" in held.split()
+    assert "Reis" in held
     assert [ask(client, q=text).json()["translatedText"]] == alone(translator, text)
 
 

@@ -55,6 +55,7 @@ def test_fifty_clients_get_their_own_answers(run):
     translator = load_translator(run, "cpu")
     texts = sentences(60, seed=9)
     expected = {(text, beam): alone(translator, text, beam) for text in dict.fromkeys(texts) for beam in (None, 1)}
+    assert len(set(expected.values())) > len(expected) / 3  # or a mixed answer could be the right one
     models = load(run)
 
     def client(number):
