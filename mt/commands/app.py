@@ -11,6 +11,7 @@ from mt.commands.evaluate import evaluate
 from mt.commands.export import export
 from mt.commands.import_marian import import_marian
 from mt.commands.score import score
+from mt.commands.serve import serve
 from mt.commands.train import train
 from mt.commands.translate import translate
 
@@ -33,6 +34,7 @@ app.command()(evaluate)
 app.command()(compare)
 app.command()(average)
 app.command()(export)
+app.command()(serve)
 app.command("import")(import_marian)
 
 
