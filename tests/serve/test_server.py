@@ -61,7 +61,7 @@ def test_fifty_clients_get_their_own_answers(run):
     def client(number):
         generator = random.Random(number)
         wrong = 0
-        for turn in range(4):
+        for turn in range(2):
             own = generator.sample(texts, generator.randint(1, 5))
             beam = generator.choice([None, 1])
             body = {**LANGUAGES, "q": own, **({"beam_size": beam} if beam else {})}
@@ -93,8 +93,8 @@ def alone(translator, text, beam_size):
     return own.translate([text])[0].strip()
 
 
-def leave(url, body):
-    """Asks and goes away without reading the answer."""
+def leave(url, body, before=lambda: None):
+    """Asks and goes away without reading the answer; before: is called between the two."""
     data = json.dumps(body).encode()
     host, port = url.removeprefix("http://").split(":")
     head = (
@@ -102,6 +102,7 @@ def leave(url, body):
     )
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(head.encode() + data)
+        before()
 
 
 def test_a_full_server_says_when_to_come_again(run):
@@ -111,29 +112,27 @@ def test_a_full_server_says_when_to_come_again(run):
     models.all[0].queue._search = lambda texts, options: (free.wait(30), search(texts, options))[1]
     with served(make_app(run, Limits(max_requests=2), models)) as url, ThreadPoolExecutor(2) as clients:
         waiting = [clients.submit(post, f"{url}/translate", {**LANGUAGES, "q": "tea"}) for _ in range(2)]
-        end = time.monotonic() + 20
-        status, answer, headers = 0, {}, {}
-        while status != 503 and time.monotonic() < end:  # once both have their places
-            body = {**LANGUAGES, "q": "rice", "stream": True}
-            place = clients_place(url, body)
-            status, answer, headers = place
+        until(lambda: at_work(url) == 2)
+        body = {**LANGUAGES, "q": "rice", "stream": True}
+        status, answer, headers = status_of(lambda: post(f"{url}/translate", body))
         assert (status, answer, headers["Retry-After"]) == (503, {"error": "the server is busy: try again"}, "1")
         free.set()
         assert len({each.result(30)["translatedText"] for each in waiting}) == 1
         assert post(f"{url}/translate", {**LANGUAGES, "q": "tea"})["translatedText"]
 
 
-def clients_place(url, body):
-    request = urllib.request.Request(
-        f"{url}/translate", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=0.2) as answer:
-            return answer.status, {}, {}
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read()), error.headers
-    except TimeoutError:
-        return 0, {}, {}
+def at_work(url):
+    """Returns how many requests wait for their answers, beside the one that asks for this number."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("mt_requests_at_work "))) - 1
+
+
+def until(holds):
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "waited for a minute"
+        time.sleep(0.02)
 
 
 def test_who_leaves_gives_up_the_place(run):
@@ -150,11 +149,11 @@ def test_who_leaves_gives_up_the_place(run):
     models.all[0].queue._search = slow
     with served(make_app(run, Limits(max_requests=3), models)) as url, ThreadPoolExecutor(1) as clients:
         first = clients.submit(post, f"{url}/translate", {**LANGUAGES, "q": "tea"})
-        time.sleep(0.2)
-        for number in range(20):  # far more than there are places
-            leave(url, {**LANGUAGES, "q": f"rice {number}", "stream": number % 2 == 0})
-            time.sleep(0.02)
-        time.sleep(0.3)
+        until(lambda: at_work(url) == 1)
+        for number in range(6):  # far more than there are places
+            body = {**LANGUAGES, "q": f"rice {number}", "stream": number % 2 == 0}
+            leave(url, body, lambda: until(lambda: at_work(url) == 2))
+            until(lambda: at_work(url) == 1)
         free.set()
         assert first.result(30)["translatedText"]
         assert post(f"{url}/translate", {**LANGUAGES, "q": "books"})["translatedText"]
@@ -211,8 +210,8 @@ def test_the_command_serves_and_ends_in_order(run):
         assert url.startswith("http://127.0.0.1:")
         with ThreadPoolExecutor(1) as client:
             answer = client.submit(post, f"{url}/translate", {**LANGUAGES, "q": "a text that is on its way"})
-            while b"mt_requests_at_work 2.0" not in urllib.request.urlopen(f"{url}/metrics", timeout=30).read():
-                assert not answer.done()
+            until(lambda: answer.done() or at_work(url) == 1)
+            assert not answer.done()
             process.send_signal(signal.SIGTERM)
             assert answer.result(30)["translatedText"]
         out, err = process.communicate(timeout=30)
