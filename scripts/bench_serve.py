@@ -2,9 +2,10 @@
 
     python scripts/bench_serve.py runs/demo --source data/tatoeba_en_zh/test.tsv --requests 10000
 
-Starts `mt serve` on a free port of 127.0.0.1, once with batches and once with batches of one sentence, asks it one
-sentence a request, by 1, 8 and 64 clients that each wait for their answer, and compares each answer with what the model
-gives for the sentence alone. Bounded: it ends after the requests asked for. Prints one JSON line for each load.
+Starts `mt serve` on a free port of 127.0.0.1, once with batches of one sentence and once with larger ones, asks it one
+sentence a request, by 1, 8 and 64 clients that each wait for their answer, and compares each answer with what it gave
+when it was asked one sentence after the other. Bounded: it ends after the requests asked for. Prints one JSON line for
+each load, and one that says what batches gain. Exits with 1 where an answer was wrong or missing.
 """
 
 import argparse
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000, help="of each load but the slow ones")
     parser.add_argument("--slow-requests", type=int, default=500, help="with one client, and without batches")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--batch-sentences", type=int, default=64, help="of the larger batches, at most")
     parser.add_argument("--beam-size", type=int, default=5)
     parser.add_argument("--engine", default="mt", choices=["mt", "ctranslate2"])
     arguments = parser.parse_args()
@@ -34,21 +36,22 @@ def main() -> None:
     texts = list(dict.fromkeys(text for text in first if text))[: arguments.sentences]
     if not texts:
         parser.error(f"{arguments.source}: has no sentences")
-    expected = alone(arguments, texts)
-    for batch_sentences in (64, 1):
+    expected: list[str] = []
+    measured = []
+    for batch_sentences in (1, arguments.batch_sentences):
         with Server(arguments, batch_sentences) as server:
+            if not expected:
+                connection = server.connect()
+                expected = [ask(connection, server.languages, text) for text in texts]
             for clients in arguments.clients:
                 few = clients == 1 or batch_sentences == 1
                 count = arguments.slow_requests if few else arguments.requests
-                measured = load(server, texts, expected, clients, count)
-                print(json.dumps({"batch_sentences": batch_sentences, **measured}), flush=True)
-
-
-def alone(arguments: argparse.Namespace, texts: list[str]) -> list[str]:
-    """Returns the answers of a server that is asked one sentence after the other."""
-    with Server(arguments, 1) as server:
-        connection = server.connect()
-        return [ask(connection, server.languages, text) for text in texts]
+                found = load(server, texts, expected, clients, count)
+                measured.append({"batch_sentences": batch_sentences, **found})
+                print(json.dumps(measured[-1]), flush=True)
+    alone, together = (each["requests_a_second"] for each in measured if each["clients"] == max(arguments.clients))
+    print(json.dumps({"batches_gain": round(together / alone, 2), "clients": max(arguments.clients)}))
+    sys.exit(any(each["wrong"] or each["failed"] for each in measured))
 
 
 class Server:

@@ -1,6 +1,7 @@
 """mt serve: trained models behind HTTP, with a page for people and the LibreTranslate API for programs."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from mt.config import DecodeConfig
+
+_LONGEST_TOKENS = 256  # of a sentence; longer ones are translated in parts, so that nonsense holds nobody up for long
 
 
 def serve(
@@ -68,7 +71,8 @@ def serve(
     metrics = Metrics()
 
     def change(settings: "DecodeConfig") -> "DecodeConfig":
-        return changed(settings, beam_size, None, None, decode or [])
+        short = replace(settings, max_source_tokens=min(settings.max_source_tokens, _LONGEST_TOKENS))
+        return changed(short, beam_size, None, None, decode or [])
 
     def load() -> Models:
         seconds = batch_milliseconds / 1000

@@ -185,14 +185,11 @@ def _add_translation(app: FastAPI, desk: Desk) -> None:
         desk.check(request, body)
         texts = [body.q] if isinstance(body.q, str) else body.q
         desk.check_size(texts)
-        detected: list[dict[str, Any]] = []
-        if body.source == "auto":
-            codes = [m.languages[0] for m in desk.models.all if _same(m.languages[1], body.target)]
-            detected = [(await desk.in_thread(lambda t=text: detect(t, codes)))[0] for text in texts] if codes else []
-        sources = [each["language"] for each in detected] or [body.source] * len(texts)
-        if len(set(sources)) > 1:
-            raise Refused(400, "source=auto: the texts are in different languages: send those of each language alone")
-        model = desk.models.find(sources[0] if sources else body.source, body.target)
+        detected = None
+        if body.source == "auto":  # one language for all: the more text, the surer
+            codes = desk.models.sources(body.target)
+            detected = (await desk.in_thread(lambda: detect("\n".join(texts), codes)))[0]
+        model = desk.models.find(detected["language"] if detected else body.source, body.target)
         ticket = model.queue.ask()
         work = model.work(ticket, desk.options(body, model), desk.limits.max_phrases)
         if body.stream:
@@ -219,13 +216,13 @@ async def _stream(desk: Desk, ticket: Ticket, work: Work, body: TranslateBody) -
     return _Stream(desk, ticket, place, work.pairs(body.q))
 
 
-def _answer(body: TranslateBody, found: list[list[str]], detected: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(body: TranslateBody, found: list[list[str]], detected: dict[str, Any] | None) -> dict[str, Any]:
     """Returns what /translate answers; of a list of texts each value is a list."""
     answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in found]}
     if body.alternatives:
         answer["alternatives"] = [each[1:] for each in found]
     if detected:
-        answer["detectedLanguage"] = detected
+        answer["detectedLanguage"] = [detected] * len(found)
     return {name: value[0] for name, value in answer.items()} if isinstance(body.q, str) else dict(answer)
 
 
@@ -342,10 +339,6 @@ def _add_errors(app: FastAPI) -> None:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _same(code: str, other: str) -> bool:
-    return code.partition("-")[0].lower() == other.partition("-")[0].lower()
 
 
 def _line(value: dict[str, Any]) -> bytes:

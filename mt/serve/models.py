@@ -61,7 +61,12 @@ class ServedModel:
         """Returns the translations of sentences; for the queue's thread."""
         translator = copy.copy(self.own if options.terms and self.own is not None else self.translator)
         if options.beam_size != translator.decode.beam_size:
-            translator.decode = replace(translator.decode, beam_size=options.beam_size, beam_groups=1)
+            translator.decode = replace(
+                translator.decode,
+                beam_size=options.beam_size,
+                beam_groups=1,
+                diversity_penalty=DecodeConfig.diversity_penalty,  # of groups, so that no other value may stand there
+            )
         if options.terms and isinstance(translator, Translator):
             glossary = Glossary(dict(options.terms))
             translator.guide = lambda text: Guidance("", glossary.targets_in(text))
@@ -99,8 +104,14 @@ class Work:
         ]
 
     def alternatives(self, text: str, prefix: str, count: int) -> list[dict[str, Any]]:
-        """Returns up to `count` words that can follow the prefix of a translation, the likeliest first."""
+        """Returns up to `count` words that can follow the prefix of a translation, the likeliest first.
+
+        Raises Refused for a prefix that is longer than any translation.
+        """
         own = self._model.guided("alternatives")
+        length = len(own.tokenizers.target.encode([prefix])[0])
+        if length > own.longest_forced:
+            raise Refused(400, f"prefix: has {length} tokens; the most is {own.longest_forced}")
         return answer(self._ticket.call(lambda: own.alternatives(text, prefix, count)))
 
     def _texts(self, rank: int) -> TextTranslator:
@@ -162,6 +173,13 @@ class Models:
                 raise Refused(400, f"{code} is not supported")
         pairs = ", ".join(" to ".join(model.languages) for model in self.all)
         raise Refused(400, f"{target} is not available as a target language from {source}; there are: {pairs}")
+
+    def sources(self, target: str) -> list[str]:
+        """Returns the codes of the languages that are translated into one. Raises Refused (400) where none is."""
+        found = [m.languages[0] for m in self.all if primary_language(m.languages[1]) == primary_language(target)]
+        if not found:
+            raise Refused(400, f"{target} is not available as a target language")
+        return found
 
     def close(self) -> None:
         for model in self.all:

@@ -2,7 +2,9 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,3 +47,18 @@ def served(app) -> Iterator[str]:
             server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()
+
+
+def at_work(url: str) -> float:
+    """Returns how many requests wait for their answers, beside the one that asks for this number."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("mt_requests_at_work "))) - 1
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for a minute at most."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "waited for a minute"
+        time.sleep(0.02)

@@ -144,8 +144,9 @@ def test_detection(client, translator):
     found = ask(client, q="they drink green tea every day", source="auto").json()
     assert found["detectedLanguage"]["language"] == "en"
     assert [found["translatedText"]] == alone(translator, "they drink green tea every day")
-    several = ask(client, q=["green tea", "good books"], source="auto").json()
+    several = ask(client, q=["green tea", "das Wetter ist schön"], source="auto").json()
     assert [each["language"] for each in several["detectedLanguage"]] == ["en", "en"]
+    assert ask(client, q=[], source="auto").json() == {"translatedText": [], "detectedLanguage": []}
 
 
 def test_words_that_can_follow(client, translator):
@@ -204,7 +205,7 @@ def test_wrong_bodies(client, body, reason):
         ({"glossary": {"tea": " "}}, "glossary: a term is empty"),
         ({"q": "a b c d e", "glossary": dict(zip("abcde", "ABCDE", strict=True))}, "glossary: a sentence has 5 of its"),
         ({"stream": True, "q": ["a"]}, "stream: is for one text"),
-        ({"source": "auto", "target": "xx"}, "auto is not supported"),
+        ({"source": "auto", "target": "xx"}, "xx is not available as a target language"),
     ],
 )
 def test_what_is_refused(client, change, reason):

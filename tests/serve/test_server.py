@@ -24,7 +24,7 @@ from mt.serve import server
 from mt.serve.limits import Limits
 from mt.translation.translator import load_translator
 from tests.export.small_runs import sentences
-from tests.serve.small_server import LANGUAGES, load, make_app, make_run, served
+from tests.serve.small_server import LANGUAGES, at_work, load, make_app, make_run, served, until
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore:.*are unfinished.*")
@@ -119,20 +119,6 @@ def test_a_full_server_says_when_to_come_again(run):
         free.set()
         assert len({each.result(30)["translatedText"] for each in waiting}) == 1
         assert post(f"{url}/translate", {**LANGUAGES, "q": "tea"})["translatedText"]
-
-
-def at_work(url):
-    """Returns how many requests wait for their answers, beside the one that asks for this number."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith("mt_requests_at_work "))) - 1
-
-
-def until(holds):
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end, "waited for a minute"
-        time.sleep(0.02)
 
 
 def test_who_leaves_gives_up_the_place(run):
