@@ -13,6 +13,7 @@ from starlette.requests import Request
 from mt.serve.limits import Refused
 
 _MOST_FIELDS = 1000  # of a form
+_LONGEST_CODE = 35  # as BCP 47 has it
 
 
 class Body(BaseModel):
@@ -26,8 +27,10 @@ class DetectBody(Body):
 
 
 class Pair(Body):
-    source: str = Field(description="Code of the source language; auto: to be detected (/translate only).")
-    target: str = Field(description="Code of the target language.")
+    source: str = Field(
+        max_length=_LONGEST_CODE, description="Code of the source language; auto: to be detected (/translate only)."
+    )
+    target: str = Field(max_length=_LONGEST_CODE, description="Code of the target language.")
 
 
 class TranslateBody(Pair):

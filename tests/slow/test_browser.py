@@ -16,6 +16,7 @@ from tests.serve.small_server import load, make_app, served
 ROOT = Path(__file__).parents[2]
 RUN = Path(os.environ.get("MT_BROWSER_RUN", ROOT / "runs" / "demo"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 120_000  # milliseconds: the machine may have other work
 PHONE = {"width": 390, "height": 844}
 pytestmark = [
     pytest.mark.slow,
@@ -48,6 +49,7 @@ def page_of(browser, url):
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, **options})
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(PATIENCE)
         page.problems = []
         page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: page.problems.append(str(error)))
@@ -68,23 +70,23 @@ def page(page_of):
     assert page.problems == []  # nothing from elsewhere, no errors
 
 
-def translate(page, text, timeout=30_000):
+def translate(page, text, timeout=PATIENCE):
     page.fill("#source", text)
     wait(page, timeout)
 
 
-def wait(page, timeout=30_000):
+def wait(page, timeout=PATIENCE):
     page.wait_for_timeout(300)
     page.wait_for_selector("#target[aria-busy='false']", timeout=timeout)
 
 
 def until(page, holds):
     """Waits in Python: the page lets no text be run as a script."""
-    for _ in range(300):
+    for _ in range(PATIENCE // 100):
         if holds():
             return
         page.wait_for_timeout(100)
-    raise AssertionError("waited for 30 seconds")
+    raise AssertionError("waited for two minutes")
 
 
 def on_a_word(page):
