@@ -48,7 +48,7 @@ coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
 bench-train: venv  ## training speed beside peers, on an otherwise idle machine (an hour)
 	scripts/bench_peers.sh --source data/multi30k/train.en.gz --target data/multi30k/train.de.gz
 
-bench-serve: venv  ## mt serve under 1, 8 and 64 clients, with runs/demo, on an otherwise idle machine (half an hour)
+bench-serve: venv  ## mt serve under 1, 8 and 64 clients, with runs/demo, on an otherwise idle machine (20 minutes)
 	$(BIN)/python scripts/bench_serve.py runs/demo --source data/tatoeba_en_zh/test.tsv
 
 gpu-check: venv  ## check and time the GPU's path (8 minutes)
@@ -72,4 +72,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot,serve]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes test-long test-browser coverage bench-train gpu-check lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-folders test-recipes test-long test-browser coverage bench-train bench-serve gpu-check lint format clean
