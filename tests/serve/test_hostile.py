@@ -61,9 +61,9 @@ def head(length):
     [
         "tea\x00 rice\x00", "\x00", "\x1b[31mtea\x7f\r\n\x85\u2028rice\ufeff\u200b", "\U0010ffff\ufffe tea",
         "أحب \u202e green tea \u202c الصين", "אני אוהב", "\U0001f469\u200d\U0001f467\U0001f1e8\U0001f1f3 tea",
-        "I" + "\u0300" * 99, "<" * 500, "{" * 500, "a@" * 99, "tea" * 99,
+        "I" + "\u0300" * 20, "<" * 40, "{" * 40, "a@" * 20, "tea" * 20,
     ],
-    ids=ascii,
+    ids=lambda text: ascii(text[:8]),
 )  # fmt: skip
 def test_any_text_is_answered(url, text):
     status, answer = post(url, q=text)
