@@ -42,11 +42,17 @@ test-recipes: venv  ## every command of docs/recipes.md on a dozen pairs (minute
 test-long: venv  ## the tests beside the fast ones that take ten seconds or more each: lost ranks, other signals (minutes)
 	$(BIN)/python -m pytest -m slow tests --ignore tests/slow
 
+test-browser: venv  ## mt serve's page in headless Chromium (apt-get install chromium), with runs/demo (minutes)
+	$(BIN)/python -m pytest -m slow tests/slow/test_browser.py
+
 coverage: venv  ## the fast tests with the lines of mt/ that none of them runs
 	$(BIN)/python -m pytest -q -m "not slow" --cov=mt --cov-report=term-missing:skip-covered
 
 bench-train: venv  ## training speed beside peers, on an otherwise idle machine (an hour)
 	scripts/bench_peers.sh --source data/multi30k/train.en.gz --target data/multi30k/train.de.gz
+
+bench-serve: venv  ## mt serve under 1, 8 and 64 clients, with runs/demo, on an otherwise idle machine (20 minutes)
+	$(BIN)/python scripts/bench_serve.py runs/demo --source data/tatoeba_en_zh/test.tsv
 
 gpu-check: venv  ## check and time the GPU's path (8 minutes)
 	PYTHON=$(BIN)/python scripts/gpu_check.sh
@@ -66,7 +72,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mt needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot,corpora,cleaning]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot,corpora,cleaning,serve]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-formats test-folders test-recipes test-long coverage bench-train gpu-check lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-formats test-folders test-recipes test-long test-browser coverage bench-train bench-serve gpu-check lint format clean

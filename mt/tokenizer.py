@@ -73,6 +73,13 @@ class Tokenizer:
         """Returns the piece ids of each text, without bos and eos; an empty text has none."""
         return self._processor.encode([without_separators(text) for text in texts])
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Returns for each piece of `encode([text])[0]` where it begins and ends in the text, as it was written.
+
+        Of a character that is spelled in bytes, the last byte has the place, and those before it nothing.
+        """
+        return self._processor.encode_as_offset_mapping(without_separators(text))["offsets"]
+
     def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
         """Returns the piece ids of each text, cut at random: the same for the same seed.
 

@@ -16,7 +16,9 @@ LEVELS = [
     {"tokenizer", "model", "evaluation", "documents"},
     {"data", "checkpoint"},
     {"translation", "averaging"},
+    {"attention"},
     {"training", "compose", "export"},
+    {"serve"},
     {"commands"},
     {"__init__", "__main__"},
 ]
@@ -85,7 +87,7 @@ def test_the_search_knows_no_model() -> None:
 
 def test_the_command_line_imports_heavy_modules_late() -> None:
     heavy = "torch", "hydra", "datasets", "sacrebleu", "sentencepiece", "rich", "numpy"
-    heavy += "sentencex", "markdown_it", "ctranslate2", "transformers"
+    heavy += "sentencex", "markdown_it", "ctranslate2", "transformers", "matplotlib", "fastapi", "uvicorn", "pydantic"
     code = f"import sys, mt.__main__; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"

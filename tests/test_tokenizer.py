@@ -194,3 +194,13 @@ def test_missing_and_broken_files_are_named(tmp_path) -> None:
     (tmp_path / "joint.model").write_bytes(b"not a model")
     with pytest.raises(ValueError, match="joint.model: not a SentencePiece model"):
         TokenizerPair.load(tmp_path)
+
+
+def test_spans_are_places_in_the_text_as_it_was_written() -> None:
+    tokenizer = train(HARD * 3, source_normalization="nfkc_casefold", joint=False).source
+    for text in [*HARD, "a\x0bb", "🫖 茶"]:
+        spans = tokenizer.spans(text)
+        assert len(spans) == len(tokenizer.encode([text])[0])
+        assert all(0 <= start <= end <= len(text) for start, end in spans)
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+        assert "".join(text[start:end] for start, end in spans).split() == text.replace("\x0b", " ").split()

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from mt.commands.attention import attention
 from mt.commands.average import average
 from mt.commands.compare import compare
 from mt.commands.data import data
@@ -11,6 +12,7 @@ from mt.commands.evaluate import evaluate
 from mt.commands.export import export
 from mt.commands.import_marian import import_marian
 from mt.commands.score import score
+from mt.commands.serve import serve
 from mt.commands.split import split
 from mt.commands.train import train
 from mt.commands.translate import translate
@@ -31,10 +33,12 @@ app.command()(split)
 app.command()(data)
 app.command()(translate)
 app.command()(score)
+app.command()(attention)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(average)
 app.command()(export)
+app.command()(serve)
 app.command("import")(import_marian)
 
 

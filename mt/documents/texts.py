@@ -43,6 +43,28 @@ class TextTranslator:
         """Returns the translations of texts without codes."""
         return [plain(text) for text in self([[text] for text in texts])]
 
+    def pairs(self, text: str) -> Iterator[tuple[str, str]]:
+        """Yields the sentences of a text and their translations, as they come: one, then two, then four together.
+
+        White space stands in front. Joined, they are the text and `strings([text])[0]`.
+        """
+        sentences = [_Sentence.of(part) for part in self._parts([text])]
+        translations: dict[tuple[str | Code, ...], Text] = {}
+        tail = before = ""  # what stands behind the last sentence, and its translation
+        start, count = 0, 1
+        while start < len(sentences):
+            group = sentences[start : start + count]
+            wanted = dict.fromkeys(s.core for s in group if s.core not in translations and self._is_wanted(s.core))
+            translations.update(zip(wanted, self._translated([list(core) for core in wanted]), strict=True))
+            for sentence in group:
+                head, core = plain(sentence.head), plain(list(sentence.core))
+                found = plain(translations.get(sentence.core, list(sentence.core)))
+                yield tail + head + core, self._space(before, tail, found) + head + found
+                tail, before = plain(sentence.tail), found
+            start, count = start + count, 2 * count
+        if tail:
+            yield tail, tail
+
     def _translated(self, cores: list[Text]) -> list[Text]:
         if self.protect:
             return translate_protected(cores, self.translate, self._space)

@@ -51,7 +51,11 @@ def attend_explicit(
     q: Tensor, k: Tensor, v: Tensor, q_layout: Layout, k_layout: Layout, causal: bool, dropout: Dropout
 ) -> Tensor:
     """The formula written out; the reference for the other three. See Attend."""
-    weights = dropout(explicit_weights(q, k, q_layout, k_layout, causal))
+    return weighted_means(dropout(explicit_weights(q, k, q_layout, k_layout, causal)), v, q_layout, k_layout)
+
+
+def weighted_means(weights: Tensor, v: Tensor, q_layout: Layout, k_layout: Layout) -> Tensor:
+    """Returns [N_q, H, K]: the values [N_k, H, K], added up by the weights [B, H, T, S]."""
     v_padded = k_layout.pad(v).transpose(1, 2)  # [B, H, S, K]
     return q_layout.unpad((weights.to(v.dtype) @ v_padded).transpose(1, 2))  # [N_q, H, K]
 

@@ -104,12 +104,15 @@ class Transformer(nn.Module):
             return None
         return Rotation.at(positions, self.config.d_model // self.config.n_heads, dtype)
 
-    def encode(self, source: Tensor, layout: Layout) -> Tensor:
-        """Returns the memory [N_src, D] of source tokens [N_src]."""
+    def encode(self, source: Tensor, layout: Layout, attend: Attend | None = None) -> Tensor:
+        """Returns the memory [N_src, D] of source tokens [N_src].
+
+        attend: in place of the device's own, to see or change what attention does.
+        """
         x = self.source_embedding(source, layout.positions, layout.longest)
         x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.encoder_layers:
-            x = layer(x, layout, rotation, self._attend())
+            x = layer(x, layout, rotation, attend or self._attend())
         return self.encoder_norm(x)
 
     def decode(
@@ -117,7 +120,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Returns hidden vectors [N_tgt, D]: row i has seen its sentence's target tokens up to i and all memory.
 
-        attend: in place of the device's own, to see or change what attention does.
+        attend: as in encode.
         """
         x = self.target_embedding(target, layout.positions, layout.longest)
         x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)

@@ -5,6 +5,7 @@ Numbers that are not finite are null there, since JSON has no NaN.
 """
 
 import datetime
+import importlib.util
 import json
 import math
 import sys
@@ -19,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from mt.tokenizer import without_separators
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch.utils.tensorboard import SummaryWriter
 
 
@@ -33,6 +35,7 @@ class Monitor:
         self._deaf = False  # whether stderr takes nothing more
         self._log: BinaryIO | None = None
         self._writer: SummaryWriter | None = None  # made at the first step, which tells it where a resumed run goes on
+        self._draws = importlib.util.find_spec("matplotlib") is not None
         if not heard:
             self._tensorboard_dir = None
             return
@@ -88,6 +91,16 @@ class Monitor:
             blocks = ["".join(f"    {name:<12} {text}\n" for name, text in sample.items()) for sample in named]
             self._writer.add_text("valid/samples", "\n".join(blocks), step)  # Markdown: indented text stays as it is
 
+    @property
+    def shows_images(self) -> bool:
+        """Whether images go anywhere; known after the first values of a session."""
+        return self._writer is not None and self._draws
+
+    def image(self, step: int, name: str, pixels: "np.ndarray") -> None:
+        """Puts an image, [height, width, 4] float32 from 0 to 1, into TensorBoard."""
+        if self._writer is not None:
+            self._writer.add_image(name, pixels, step, dataformats="HWC")
+
     def event(self, name: str, values: dict[str, Any]) -> None:
         """Adds one line to log.jsonl; shows nothing."""
         self._write({"event": name, **values})
@@ -117,6 +130,8 @@ class Monitor:
         except ImportError:
             self.message("tensorboard is not installed, so no curves are written: pip install tensorboard")
             return
+        if not self._draws:
+            self.message("matplotlib is not installed, so TensorBoard gets no attention: pip install matplotlib")
         # what an interrupted session wrote at or after this step was never saved in a checkpoint: hidden
         self._writer = SummaryWriter(str(folder), purge_step=step)
 

@@ -30,7 +30,7 @@ from mt.training.resume import check_same_pairs
 from mt.training.schedule import learning_rate_factor
 from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
-from mt.training.validation import validate, validation_decode
+from mt.training.validation import report, validate, validation_decode
 from mt.translation.translator import Translator
 
 FIRST_LOSS_SCALE = 2.0**16
@@ -285,9 +285,9 @@ class Trainer:
         if self.valid_corpus is not None:
             own = self._swap_in(self.average)
             result = validate(self.model, self.translator, self.valid_corpus, self.config, self._autocast(), self.group)
+            report(monitor, progress.step, result, self.translator)
             self._swap_in(own)
             self.metrics, self.signatures = result.values, result.signatures
-            monitor.validation(progress.step, result.values, result.samples)
             value = result.values[trainer.best_metric] * (-1 if trainer.best_metric == "loss" else 1)
             better = math.isfinite(value) and math.isfinite(result.values["loss"])
             better = better and (progress.best_value is None or value > progress.best_value)

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from mt.attention.choice import Choice
+from mt.attention.picture import picture, pixels
+from mt.attention.view import fits, look
 from mt.config import DecodeConfig, TrainConfig
 from mt.data.batch import Batch, collate
 from mt.data.batching import cut_by_budget
@@ -17,7 +20,10 @@ from mt.evaluation.metrics import score_corpus
 from mt.model.transformer import Transformer
 from mt.training.distributed import Group
 from mt.training.loss import smoothed_cross_entropy
+from mt.training.monitor import Monitor
 from mt.translation.translator import Translator
+
+_SAMPLES_SEEN = 2  # in pictures of what they look at
 
 
 @dataclass(frozen=True)
@@ -94,3 +100,18 @@ def validate(
     values.update({name: score.value for name, score in scores.items()})
     samples = list(zip(sources[:4], translations[:4], references[:4], strict=True))
     return Validation(values, {name: score.signature for name, score in scores.items()}, samples)
+
+
+def report(monitor: Monitor, step: int, result: Validation, translator: Translator) -> None:
+    """Tells what a validation found; TensorBoard gets the cross-attention of samples, each layer's mean of heads."""
+    monitor.validation(step, result.values, result.samples)
+    if not monitor.shows_images:
+        return
+    translator.model.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fonts, at every validation
+        for number, (source, translation, _) in enumerate(result.samples[:_SAMPLES_SEEN], start=1):
+            if fits(translator, source, translation):
+                view = look(translator, source, translation)
+                monitor.image(step, f"valid/attention_{number}", pixels(picture(view, Choice("cross", head=0))))
+    translator.model.train()

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mt.model.attention import attend_explicit, explicit_weights
-from mt.model.dropout import Dropout
 from mt.model.layout import Layout
+from mt.model.recording import Recording
 from mt.model.transformer import Transformer
 from mt.tokenizer import BOS_ID, EOS_ID
 
@@ -38,20 +37,6 @@ class Forced:
     def coverage(self) -> float:
         """Returns the coverage penalty of Wu et al. 2016 (equation 14), at most 0, of the source without </s>."""
         return float(self.attention[:, :-1].sum(0).clamp(max=1).log().clamp_min(-20).sum())
-
-
-class _Recording:
-    """Attends as the formula says, and keeps the weights between sequences of two kinds."""
-
-    def __init__(self) -> None:
-        self.cross: list[Tensor] = []  # of each layer: [B, H, T, S]
-
-    def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, q_layout: Layout, k_layout: Layout, causal: bool, dropout: Dropout
-    ) -> Tensor:
-        if not causal:
-            self.cross.append(explicit_weights(q, k, q_layout, k_layout, causal))
-        return attend_explicit(q, k, v, q_layout, k_layout, causal, dropout)
 
 
 def force(
@@ -83,11 +68,11 @@ def _view(
     source = torch.tensor([i for ids in sources for i in (*ids, EOS_ID)], device=device)
     target_input = torch.tensor([i for ids in targets for i in (BOS_ID, *ids)], device=device)
     target_output = torch.tensor([i for ids in targets for i in (*ids, EOS_ID)], device=device)
-    recording = _Recording()
+    recording = Recording(only_unmasked=True)
     memory = model.encode(source, source_layout)
     hidden = model.decode(target_input, target_layout, memory, source_layout, recording)
     log_probs = model.logits(hidden).log_softmax(1).gather(1, target_output[:, None]).squeeze(1)
-    weights = recording.cross[layer].mean(1).float().cpu()  # [B, T, S]
+    weights = recording.unmasked[layer].mean(1).float().cpu()  # [B, T, S]
     rows = log_probs.double().cpu().split(list(target_layout.lengths))
     return [
         (row, weights[index, : target_layout.lengths[index], : source_layout.lengths[index]])

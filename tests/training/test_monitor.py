@@ -4,6 +4,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mt.training import monitor
@@ -102,3 +103,30 @@ def test_without_tensorboard_it_says_so_once(tmp_path, monkeypatch, capsys):
         run.train(2, {}, 0.2)
     assert capsys.readouterr().err.count("pip install tensorboard") == 1
     assert not (tmp_path / "tensorboard").exists()
+
+
+def test_tensorboard_has_images(tmp_path):
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("matplotlib")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    pixels = np.linspace(0, 1, 4 * 6 * 4, dtype=np.float32).reshape(4, 6, 4)
+    with Monitor(tmp_path, tensorboard=True) as run:
+        assert not run.shows_images
+        run.train(1, {"loss": 1.0}, 0.1)
+        assert run.shows_images
+        run.image(1, "valid/attention_1", pixels)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    (image,) = events.Images("valid/attention_1")
+    assert (image.step, image.height, image.width) == (1, 4, 6)
+
+
+def test_without_matplotlib_there_are_curves_and_no_images(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tensorboard")
+    monkeypatch.setattr(monitor.importlib.util, "find_spec", lambda name: None)
+    with Monitor(tmp_path, tensorboard=True) as run:
+        run.train(1, {}, 0.1)
+        run.train(2, {}, 0.2)
+        assert not run.shows_images
+    assert capsys.readouterr().err.count("pip install matplotlib") == 1 and (tmp_path / "tensorboard").exists()
