@@ -57,7 +57,7 @@ def explain(translator: Translator, languages: tuple[str, str], source: str, tra
     ids = tokenizers.target.encode([translation])[0]
     source_words = find_words(source, tokenizers.source.spans(source), languages[0])
     target_words = find_words(translation, tokenizers.target.spans(translation), languages[1])
-    view = translator.force([source], [ids])[0]
+    view = translator.force(translator.sources([source]), [ids])[0]
     if view is None:
         return {"source": [], "target": []}
     rows = view.attention.tolist()

@@ -25,7 +25,7 @@ def test_every_layer_and_head_of_three_kinds(translator: Translator) -> None:
 def test_the_weights_are_those_of_scoring(translator: Translator) -> None:
     target = "我爱中国"
     seen = look(translator, TEXT, target=target)
-    (forced,) = translator.force([TEXT], translator.tokenizers.target.encode([target]))
+    (forced,) = translator.force(translator.sources([TEXT]), translator.tokenizers.target.encode([target]))
     torch.testing.assert_close(seen.cross.weights[1].mean(0), forced.attention)  # the last of 3 layers but one
 
 

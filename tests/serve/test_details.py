@@ -56,7 +56,7 @@ def test_probability_and_attention_are_those_of_the_forced_pass(translator):
     assert words == source.split()
     assert [translation[word["start"] : word["end"]] for word in found["target"]] == translation.split()
     ids = translator.tokenizers.target.encode([translation])[0]
-    view = translator.force([source], [ids])[0]
+    view = translator.force(translator.sources([source]), [ids])[0]
     spans = translator.tokenizers.target.spans(translation)
     for word in found["target"]:
         own = [i for i, (start, end) in enumerate(spans) if start >= word["start"] - 1 and end <= word["end"] and end]
