@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -32,6 +33,7 @@ class Group:
         self._store = store
         self._control: dist.ProcessGroup | None = None
         self._patient: dist.ProcessGroup | None = None
+        self.saving: dist.ProcessGroup | None = None
 
     @property
     def first(self) -> bool:
@@ -42,12 +44,13 @@ class Group:
         """Connects the ranks; a rank that does not answer for timeout_seconds is taken for lost."""
         if self.world_size == 1:
             return
-        backend = "nccl" if device.type == "cuda" else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         timeout = timedelta(seconds=timeout_seconds)
         shape = {"rank": self.rank, "world_size": self.world_size, "timeout": timeout}
         dist.init_process_group(backend, store=dist.PrefixStore("mt", self._store), **shape)
         self._control = dist.new_group(backend="gloo", timeout=timeout)
         self._patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self.saving = dist.new_group(backend="gloo", timeout=PATIENCE)  # of a thread, beside the others
 
     def wait(self) -> None:
         """Returns when all ranks are here, however long the slowest one prepares."""
@@ -83,13 +86,19 @@ class Group:
             dist.all_gather(rows, own, group=self._control)
         return torch.stack(rows).numpy()
 
-    def parallel(self, module: nn.Module, device: torch.device) -> nn.Module:
-        """Returns a module that does the same and averages its gradients over the ranks in each backward pass."""
+    def parallel(self, module: nn.Module, device: torch.device, bf16_gradients: bool = False) -> nn.Module:
+        """Returns a module that does the same and averages its gradients over the ranks in each backward pass.
+
+        They travel in buckets of 25 MB, while the backward pass goes on: in float32, or in bf16.
+        """
         if self.world_size == 1:
             return module
         ids = [device] if device.type == "cuda" else None
         with self.watch():
-            return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
+            parallel = DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
+        if bf16_gradients:
+            parallel.register_comm_hook(None, bf16_compress_hook)
+        return parallel
 
     @contextmanager
     def watch(self) -> Iterator[None]:
