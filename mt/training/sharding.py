@@ -44,7 +44,9 @@ def parallel(pair_loss: PairLoss, group: Group, device: torch.device, trainer: T
     mesh = init_device_mesh(device.type, (copies, ranks) if copies > 1 else (ranks,))
     policy = MixedPrecisionPolicy(reduce_dtype=torch.bfloat16 if trainer.bf16_gradients else None)
     for module in (*pair_loss.model.encoder_layers, *pair_loss.model.decoder_layers, pair_loss):
-        fully_shard(module, mesh=mesh, mp_policy=policy)
+        sharded = fully_shard(module, mesh=mesh, mp_policy=policy)
+        if device.type == "cpu":
+            sharded.set_force_sum_reduction_for_comms(True)  # gloo knows sums, not everywhere means
     return pair_loss
 
 

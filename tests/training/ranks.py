@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 from mt import checkpoint as folder
 
 
-def start(corpus: Path, run_dir: Path, ranks: int, *more: str) -> subprocess.Popen:
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+def arguments(corpus: Path, run_dir: Path, *more: str) -> list[str]:
     settings = {
         "data.source_language": "en",
         "data.target_language": "de",
@@ -36,9 +35,14 @@ def start(corpus: Path, run_dir: Path, ranks: int, *more: str) -> subprocess.Pop
         "trainer.tensorboard": "false",
         "trainer.max_steps": 20,
     }
-    command = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "mt", "train"]
     settings |= dict(setting.split("=", 1) for setting in more)
-    command += [f"{key}={value}" for key, value in settings.items()] + [f"run_dir={run_dir}"]
+    return [f"{key}={value}" for key, value in settings.items()] + [f"run_dir={run_dir}"]
+
+
+def start(corpus: Path, run_dir: Path, ranks: int, *more: str) -> subprocess.Popen:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "mt", "train"]
+    command += arguments(corpus, run_dir, *more)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
