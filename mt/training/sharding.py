@@ -40,8 +40,10 @@ def parallel(pair_loss: PairLoss, group: Group, device: torch.device, trainer: T
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    copies = group.world_size // ranks
-    mesh = init_device_mesh(device.type, (copies, ranks) if copies > 1 else (ranks,))
+    sizes = {"copies": group.world_size // ranks, "shares": ranks}
+    if sizes["copies"] == 1:
+        del sizes["copies"]
+    mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     policy = MixedPrecisionPolicy(reduce_dtype=torch.bfloat16 if trainer.bf16_gradients else None)
     for module in (*pair_loss.model.encoder_layers, *pair_loss.model.decoder_layers, pair_loss):
         sharded = fully_shard(module, mesh=mesh, mp_policy=policy)
