@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PORT = 29400  # of the rendezvous, on the first host
-RENDEZVOUS = "join_timeout=600,last_call_timeout=5,read_timeout=20,keep_alive_interval=2,keep_alive_max_attempt=3"
+RENDEZVOUS = "join_timeout=600,last_call_timeout=60,read_timeout=20,keep_alive_interval=5,keep_alive_max_attempt=5"
 
 
 class Hosts:
