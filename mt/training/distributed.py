@@ -51,7 +51,7 @@ class Group:
         dist.init_process_group(backend, store=self._store, **shape)
         self._control = dist.new_group(backend="gloo", timeout=timeout)
         self._patient = dist.new_group(backend="gloo", timeout=PATIENCE)
-        self.saving = dist.new_group(backend="gloo", timeout=PATIENCE)  # of a thread, beside the others
+        self.saving = dist.new_group(backend="gloo", timeout=timeout)  # of a thread, beside the others
 
     def wait(self) -> None:
         """Returns when all ranks are here, however long the slowest one prepares."""
