@@ -314,6 +314,10 @@ class TrainerConfig:
         ):  # fmt: skip
             _in_range("trainer", name, getattr(self, name), 1, 2**31 - 1)
         _in_range("trainer", "shard_ranks", self.shard_ranks or 1, 1, 2**31 - 1)
+        _require(
+            not (self.compile and self.checkpoint_activations),
+            "trainer.checkpoint_activations=true: is for uncompiled models: set trainer.compile=false",
+        )
         for name in ("fit_batch", "compile"):
             _require(
                 self.shard_ranks == 1 or not getattr(self, name),

@@ -62,7 +62,8 @@ class Dropout(nn.Module):
 def repeatable(module: nn.Module) -> tuple[AbstractContextManager, AbstractContextManager]:
     """Returns contexts for a pass through a module and for its repetition, which draws the same masks on a CPU.
 
-    (On a GPU torch.utils.checkpoint sees to it.) What is drawn after the repetition has to be seeded anew.
+    (On a GPU torch.utils.checkpoint sees to it.) For a module whose masks `seed_dropout` seeded, as it does again
+    before what is drawn after the repetition.
     """
     bits = next((part.bits for part in module.modules() if isinstance(part, Dropout)), None)
     state = bits.state if bits is not None else None

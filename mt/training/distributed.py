@@ -16,7 +16,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -98,6 +97,8 @@ class Group:
         with self.watch():
             parallel = DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
         if bf16_gradients:
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
             parallel.register_comm_hook(None, bf16_compress_hook)
         return parallel
 

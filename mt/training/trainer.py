@@ -116,7 +116,8 @@ class Trainer:
             tokens, asked_to_stop = self._agree(window.batches, stop)
             progress.epoch, progress.next_batch = window.epoch, window.next_batch
             progress.epochs_done = window.epochs_done
-            loss, norm = self.train_step(window.batches, tokens, monitor)
+            with self.group.watch():
+                loss, norm = self.train_step(window.batches, tokens, monitor)
             meter.loss += loss
             meter.source_tokens += sum(batch.source_tokens for batch in window.batches)
             meter.target_tokens += sum(batch.target_tokens for batch in window.batches)
@@ -218,7 +219,7 @@ class Trainer:
             for number, piece in enumerate(pieces, start=1):
                 seed_dropout(self.model, piece.dropout_seed)
                 last = number == len(pieces)
-                with self.group.watch(), nullcontext() if last else without_sync(self.pair_loss):
+                with nullcontext() if last else without_sync(self.pair_loss):
                     with self._autocast():
                         loss = self.pair_loss(piece.to(self.device))
                     (loss.smoothed * scale).backward()

@@ -61,6 +61,8 @@ def test_a_whole_tensor_is_its_own_part():
 def test_settings_that_do_not_go_together_are_refused(other):
     with pytest.raises(ValueError, match=f"trainer.{other}=true: .* set trainer.shard_ranks=1"):
         TrainerConfig(shard_ranks=None, **{other: True})
+    with pytest.raises(ValueError, match="checkpoint_activations=true: .* set trainer.compile=false"):
+        TrainerConfig(checkpoint_activations=True, compile=True)
 
 
 @pytest.fixture(scope="module")
