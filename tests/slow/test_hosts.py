@@ -61,9 +61,10 @@ class Cluster:
             assert time.monotonic() < deadline, self.said()
             time.sleep(0.02)
 
-    def wait_for_updates(self, count: int) -> None:
-        goal = self.updates() + count
-        self.wait_for(lambda: self.updates() >= goal or self.ended())
+    def wait_for_updates(self, count: int, seconds: float = 3 * SECONDS) -> None:
+        """Returns after so many updates, at the end of the run, or after some seconds."""
+        goal, deadline = self.updates() + count, time.monotonic() + seconds
+        self.wait_for(lambda: self.updates() >= goal or self.ended() or time.monotonic() > deadline)
 
     def ended(self) -> bool:
         return any(supervisor.ended_well for supervisor in self.supervisors)
@@ -92,7 +93,7 @@ def test_twenty_kills_of_workers_and_hosts_change_nothing(corpus, undisturbed, t
         for _ in range(KILLS):
             moment = generator.choice(["starting", "training", "training"])
             if moment == "starting":
-                time.sleep(generator.uniform(0.5, 10))
+                cluster.wait_for_updates(5, generator.uniform(0.5, 10))
             else:
                 cluster.wait_for_updates(generator.randint(1, 9))
                 time.sleep(generator.uniform(0, 0.1))

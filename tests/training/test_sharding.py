@@ -18,6 +18,7 @@ from tests.training.ranks import events, finish, largest_difference, start, wait
 from tests.training.small_runs import write_corpus
 
 SHAPE = ModelConfig(d_model=16, d_ff=32, n_heads=2, encoder_layers=2, decoder_layers=2, dropout=0.2)
+SECONDS = 3600  # that a run may take on a machine that does other things
 slow_ranks = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="finds the ranks in /proc")]
 
 
@@ -79,7 +80,7 @@ MORE = ["optim.optimizer=muon", "trainer.ema_decay=0.9", "model.encoder_layers=2
 def alone(corpus, tmp_path_factory):
     """The run of one process: Muon, accumulation, dropout, a moving average, tied tables."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
-    code, output = finish(start(corpus, run_dir, 1, *MORE, "trainer.accumulate_batches=4"), 600)
+    code, output = finish(start(corpus, run_dir, 1, *MORE, "trainer.accumulate_batches=4"), SECONDS)
     assert code == 0, output
     return run_dir
 
@@ -90,7 +91,7 @@ class TestSeveralRanks:
     @pytest.mark.parametrize("settings", [["shard_ranks=1"], ["shard_ranks=null", "checkpoint_activations=true"]])
     def test_twenty_updates_equal_one_process(self, corpus, alone, tmp_path, settings):
         settings = [f"trainer.{setting}" for setting in (*settings, "accumulate_batches=2")]
-        code, output = finish(start(corpus, tmp_path / "run", 2, *MORE, *settings), 600)
+        code, output = finish(start(corpus, tmp_path / "run", 2, *MORE, *settings), SECONDS)
         assert code == 0, output
         assert largest_difference(alone, tmp_path / "run") < 1e-5
         scores = [[(e["loss"], e["chrf"]) for e in events(place, "valid")] for place in (alone, tmp_path / "run")]
@@ -100,9 +101,9 @@ class TestSeveralRanks:
         more = [*MORE, "trainer.save_every_steps=1", "trainer.keep_last_checkpoints=3"]
         run_dir = tmp_path / "run"
         process = start(corpus, run_dir, 4, *more, "trainer.shard_ranks=2")  # two copies, each of two ranks
-        wait_for_step(process, run_dir, 5, 600)
+        wait_for_step(process, run_dir, 5, SECONDS)
         process.send_signal(signal.SIGTERM)
-        finish(process, 600)
+        finish(process, SECONDS)
         stopped = events(run_dir, "stop")[-1]["step"]
         assert 5 <= stopped < 20
         saved = folder.pointed(run_dir, "last")
@@ -110,9 +111,9 @@ class TestSeveralRanks:
         assert folder.newest_readable(run_dir) == saved and not list(saved.parent.glob(".tmp-*"))
         assert len(load_translator(run_dir, "cpu").translate(["red tea", ""])) == 2
         half_way = ["trainer.max_steps=15", "trainer.accumulate_batches=1"]
-        code, output = finish(start(corpus, run_dir, 2, *more, "trainer.shard_ranks=null", *half_way), 600)
+        code, output = finish(start(corpus, run_dir, 2, *more, "trainer.shard_ranks=null", *half_way), SECONDS)
         assert code == 0 and "an update keeps its 4 micro-batches" in output, output
-        code, output = finish(start(corpus, run_dir, 1, *more, "trainer.shard_ranks=null"), 600)
+        code, output = finish(start(corpus, run_dir, 1, *more, "trainer.shard_ranks=null"), SECONDS)
         assert code == 0 and "resuming" in output, output
         assert largest_difference(alone, run_dir) < 1e-5
         assert weights(run_dir)
@@ -120,10 +121,10 @@ class TestSeveralRanks:
     @pytest.mark.parametrize("shard_ranks", ["1", "null"])
     def test_gradients_in_bf16_are_near(self, corpus, alone, tmp_path, shard_ranks):
         more = [f"trainer.shard_ranks={shard_ranks}", "trainer.bf16_gradients=true", "trainer.accumulate_batches=2"]
-        code, output = finish(start(corpus, tmp_path / "run", 2, *MORE, *more), 600)
+        code, output = finish(start(corpus, tmp_path / "run", 2, *MORE, *more), SECONDS)
         assert code == 0, output
         assert 1e-6 < largest_difference(alone, tmp_path / "run") < 0.05
 
     def test_a_number_of_ranks_that_cannot_hold_it_is_refused(self, corpus, tmp_path):
-        code, output = finish(start(corpus, tmp_path / "run", 1, "trainer.shard_ranks=2"), 600)
+        code, output = finish(start(corpus, tmp_path / "run", 1, "trainer.shard_ranks=2"), SECONDS)
         assert code == 2 and "trainer.shard_ranks=2: 1 ranks are no multiple of it" in output
