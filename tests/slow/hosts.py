@@ -21,6 +21,7 @@ class Hosts:
     def __init__(self, count: int) -> None:
         self.count = count
         self.holders: list[subprocess.Popen] = []  # of the namespaces: the bridge's, then each host's
+        self.supervisors: list[Supervisor] = []
 
     def __enter__(self) -> "Hosts":
         if sys.platform != "linux" or not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
@@ -40,8 +41,14 @@ class Hosts:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for supervisor in self.supervisors:
+            supervisor.asked_to_end = True
         for host in range(1, len(self.holders)):
             self.kill(host)
+        for supervisor in self.supervisors:
+            while supervisor.is_alive():  # which may have started torchrun just now
+                self.kill(supervisor.host)
+                supervisor.join(0.5)
         for holder in self.holders:
             holder.kill()
             holder.wait()
@@ -131,6 +138,7 @@ class Supervisor(threading.Thread):
         super().__init__(daemon=True)
         self.hosts, self.host, self.command, self.output = hosts, host, command, output
         self.starts, self.ended_well, self.asked_to_end = 0, False, False
+        hosts.supervisors.append(self)
 
     def run(self) -> None:
         while not self.ended_well and not self.asked_to_end:
