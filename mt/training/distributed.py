@@ -111,10 +111,10 @@ class Group:
             if self.world_size == 1 or not _is_of_connection(error):
                 raise
             absent = ", ".join(map(str, self._roll_call()))
-            who = f"rank {absent} of {self.world_size} does not answer" if absent else "the ranks lost their connection"
+            who = f"rank {absent} of {self.world_size} does not answer: it" if absent else None
             raise ConnectionError(
-                f"{who}: it ended or hangs, see its own message; the last checkpoint is unharmed and the same command "
-                "goes on from it"
+                f"{who or 'the ranks lost their connection: one of them'} ended or hangs, see its own message; the "
+                "last checkpoint is unharmed and the same command goes on from it"
             ) from error
 
     def _roll_call(self) -> list[int]:
