@@ -24,6 +24,12 @@ test-multi30k: venv  ## a second corpus through the same commands: 200 updates o
 test-faults: venv  ## kill a training more than fifty times, fill up its disk (10 minutes)
 	$(BIN)/python -m pytest -s -m slow tests/slow/test_faults.py
 
+test-hosts: venv  ## several hosts in network namespaces: lost ranks, lost hosts, cut networks (half an hour)
+	$(BIN)/python -m pytest -s -m slow tests/slow/test_hosts.py
+
+test-big-files: venv  ## a million lines translated by two processes that are killed (half an hour)
+	$(BIN)/python -m pytest -s -m slow tests/slow/test_big_files.py
+
 test-fuzz: venv  ## more than 10,000 odd inputs to readers, settings and tokenizer (minutes)
 	$(BIN)/python -m pytest -s -m slow tests/slow/test_fuzz.py
 
@@ -75,4 +81,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,demo,documents,plot,corpora,cleaning,serve]'
 	touch $@
 
-.PHONY: help venv demo test test-demo test-multi30k test-faults test-fuzz test-memory test-formats test-folders test-recipes test-long test-browser coverage bench-train bench-serve gpu-check lint format clean
+.PHONY: help venv demo test test-demo test-multi30k test-faults test-hosts test-big-files test-fuzz test-memory test-formats test-folders test-recipes test-long test-browser coverage bench-train bench-serve gpu-check lint format clean

@@ -100,8 +100,11 @@ def read_config(file: Path, overrides: list[str]) -> TrainConfig:
     return _refuse_idle(from_mapping(TrainConfig, settings), known=without_effect(stored))
 
 
-def run_hydra(arguments: list[str], task: Callable[[TrainConfig], None]) -> None:
+def run_hydra(arguments: list[str], task: Callable[[TrainConfig], float | None]) -> None:
     """Calls the task with the settings that a command line composes; with --multirun once for each job.
+
+    What the task returns is what a sweeper such as Optuna's looks at. A job that Hydra's submitit launcher starts with
+    several tasks is one rank of a run in each.
 
     Hydra's own options (--help, --cfg job, --multirun, --config-dir DIR, ...) work. The settings of all jobs are
     checked before the first one starts. Each job of a multirun has its own name and run_dir, with the swept settings
@@ -135,11 +138,15 @@ def run_hydra(arguments: list[str], task: Callable[[TrainConfig], None]) -> None
             return
     options = [argument for argument in arguments if argument not in parsed.overrides]
 
-    def run_job(composed: DictConfig) -> None:
+    def run_job(composed: DictConfig) -> float | None:
+        if "SUBMITIT_EXECUTOR" in os.environ:
+            from submitit.helpers import TorchDistributedEnvironment
+
+            TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
         job = _named_after_job(_to_config(composed), list(HydraConfig.get().overrides.task), fixed)
         print(f"{job.name}: starting", file=sys.stderr)
         try:
-            task(job)
+            return task(job)
         except (ValueError, OSError) as error:  # the other jobs go on; Hydra raises the first error after the last one
             print(f"{job.name}: {_one_line(error)}", file=sys.stderr)
             raise

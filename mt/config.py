@@ -307,6 +307,12 @@ class TrainerConfig:
     save_every_steps: int | None = None  # updates between saves, the same way
     keep_last_checkpoints: int = 2  # besides the best and the last
     keep_best_checkpoints: int = 1  # by best_metric
+    # ranks that hold weights, gradients and optimizer state together (FSDP2), for a model that does not fit; 1: each
+    # rank holds all (DDP); null: all together; N: groups of N neighbours, such as the GPUs of a machine
+    shard_ranks: int | None = 1
+    # layers are computed again in the backward pass, instead of kept: less memory, a third more work
+    checkpoint_activations: bool = False
+    bf16_gradients: bool = False  # ranks exchange gradients in bf16: half the bytes, three digits
     distributed_timeout_seconds: float = 600.0  # a rank that does not answer for so long ends the others
     ema_decay: float = 0.0  # moving average of the weights, used for validation and as result; 0: off
     # updates in a row with non-finite gradients before the run stops; a GPU tells of each one update later
@@ -334,6 +340,17 @@ class TrainerConfig:
             "shuffle_pool_batches",
         ):  # fmt: skip
             _in_range("trainer", name, getattr(self, name), 1, 2**31 - 1)
+        _in_range("trainer", "shard_ranks", self.shard_ranks or 1, 1, 2**31 - 1)
+        _require(
+            not (self.compile and self.checkpoint_activations),
+            "trainer.checkpoint_activations=true: is for uncompiled models: set trainer.compile=false",
+        )
+        for name in ("fit_batch", "compile"):
+            _require(
+                self.shard_ranks == 1 or not getattr(self, name),
+                f"trainer.{name}=true: is for a model that each rank holds all of: set trainer.shard_ranks=1, or "
+                f"trainer.{name}=false",
+            )
         _in_range("trainer", "validation_beam_size", self.validation_beam_size, 1, 1000)
         _in_range("trainer", "prefetch_updates", self.prefetch_updates or 0, 0, 1000)
         _in_range("trainer", "distributed_timeout_seconds", self.distributed_timeout_seconds, 1, 1e6)

@@ -75,7 +75,7 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -
     wanted = strip_wrappers(model.state_dict())
     with torch.no_grad():
         for name, tensor in strip_wrappers(weights).items():
-            wanted[name].copy_(tensor)
+            fill(wanted[name], tensor)
 
 
 def check_fit(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
@@ -132,6 +132,40 @@ def mean(all_weights: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: means[id(tensor)] for name, tensor in all_weights[0].items()}
 
 
+def own_part(tensor: Tensor) -> Tensor:
+    """Returns what this rank holds of a tensor, a view: its rows of one that FSDP shares out, else all of it."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # importing DTensor to ask takes seconds
+
+
+def own_rows(tensor: Tensor, first: int, end: int) -> tuple[Tensor, slice]:
+    """Returns a view of rows first to end as far as this rank holds them, and which of those rows they are."""
+    if not hasattr(tensor, "to_local"):
+        return tensor[first:end], slice(0, end - first)
+    mesh, part = tensor.device_mesh, tensor.to_local()  # its last dimension shares out, one before it repeats
+    begin = mesh.get_local_rank(mesh.ndim - 1) * -(-tensor.shape[0] // mesh.size(mesh.ndim - 1))  # as torch.chunk cuts
+    own_first, own_end = max(first, begin), min(end, begin + part.shape[0])
+    if own_end <= own_first:
+        return part[:0], slice(0, 0)
+    return part[own_first - begin : own_end - begin], slice(own_first - first, own_end - first)
+
+
+def whole_of(part: Tensor, like: Tensor) -> Tensor:
+    """Returns all of a tensor of which each rank gives its part; `like` is one that is shared out the same way."""
+    if not hasattr(like, "to_local"):
+        return part
+    how = like.device_mesh, like.placements
+    return type(like).from_local(part, *how, shape=like.shape, stride=like.stride()).full_tensor()
+
+
+def fill(tensor: Tensor, whole: Tensor) -> None:
+    """Copies what this rank holds of a tensor from all of it."""
+    if tensor.ndim == 0:
+        own_part(tensor).copy_(whole)
+    else:
+        part, rows = own_rows(tensor, 0, tensor.shape[0])
+        part.copy_(whole[rows])
+
+
 def strip_wrappers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the tensors under the plain model's names, without `module.` (DDP) and `_orig_mod.` (torch.compile).
 
@@ -156,7 +190,7 @@ def one_line(error: Exception) -> str:
 
 def _place(tensor: Tensor) -> tuple[Any, ...]:
     """Returns what is equal for two names of one tensor, such as tied embeddings."""
-    return tensor.device, tensor.dtype, tensor.data_ptr(), tensor.shape, tensor.stride()
+    return tensor.device, tensor.dtype, own_part(tensor).data_ptr(), tensor.shape, tensor.stride()
 
 
 def _list_names(label: str, names: list[str]) -> str:

@@ -47,17 +47,20 @@ def _check_place(file: Path, settings: "TrainConfig", overrides: list[str]) -> N
         )
 
 
-def _run(config: "TrainConfig") -> None:
+def _run(config: "TrainConfig") -> float | None:
+    """Returns the metric by which the run is judged, of its last validation."""
     from mt.training.run import train as train_run
 
     result = train_run(config, sys.argv)
     if not result.finished:  # neither a script nor a multirun should go on
         raise SystemExit(STOPPED_AND_SAVED)
+    value = result.metrics.get(config.trainer.best_metric)
     if os.environ.get("RANK", "0") != "0":
-        return
+        return value
     if result.stopped_by is None:
         how = "in an earlier session; raise trainer.max_steps, max_epochs or max_minutes to go on"
     else:
         how = f"ended by {result.stopped_by}"
     with suppress(OSError):  # who read it has gone, such as `| head`: the run is finished all the same
         print(f"finished: {result.run_dir} ({result.steps} updates, {how})", file=sys.stderr)
+    return value

@@ -1,7 +1,8 @@
 """mt translate: text in, text out, one line for one line; a document in, the same document out."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 if TYPE_CHECKING:
+    from mt.translation.line_output import LineJob, Way
     from mt.translation.lines import LineTranslator
 
+SECONDS_TO_CONNECT = 600.0
 LINES_AT_ONCE = 2000  # enough for full batches of similar lengths; little enough to see results on the way
 
 
@@ -24,6 +27,14 @@ def translate(
         typer.Option(help="Read this file: one sentence a line (UTF-8, .gz too), or a document (see --format)."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write this file, complete or not at all.")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Keep what is done in OUTPUT.parts until all is, so that the same command goes on after a stop; with "
+            "torchrun, whose processes share the lines, always.",
+        ),
+    ] = False,
     format: Annotated[
         str | None,
         typer.Option(
@@ -115,15 +126,18 @@ def translate(
     ] = None,
 ) -> None:
     """Translate text, a file or standard input with a trained model."""
-    from mt.commands.translate_checks import check_document, check_engine, check_options, check_ways
+    from mt.commands.translate_checks import check_document, check_engine, check_options, check_parts, check_ways
 
+    in_parts = resume or os.environ.get("WORLD_SIZE", "1") != "1"
     options = {
-        "TEXT": text, "--input": input, "--field": field, "--new-field": new_field, "--n-best": n_best,
-        "--scores": scores, "--json": as_json, "--details": details, "--prefix": prefix, "--phrase": phrase,
-        "--glossary": glossary, "--forbid": forbid, "--with": together_with, "--alternatives": alternatives,
-        "--sample": sample, "--consensus": consensus, "--seed": seed, "--engine": engine, "--precision": precision,
+        "TEXT": text, "--input": input, "--output": output, "--field": field, "--new-field": new_field,
+        "--n-best": n_best, "--scores": scores, "--json": as_json, "--details": details, "--prefix": prefix,
+        "--phrase": phrase, "--glossary": glossary, "--forbid": forbid, "--with": together_with,
+        "--alternatives": alternatives, "--sample": sample, "--consensus": consensus, "--seed": seed,
+        "--engine": engine, "--precision": precision,
     }  # fmt: skip
     check_options(options)
+    from mt.checkpoint import pointed
     from mt.documents.formats import document_format
     from mt.export.engine import is_export, load_decode, load_engine, load_languages
     from mt.translation.documents import translate_file
@@ -144,19 +158,27 @@ def translate(
     check_engine(options, run, is_export(run))
     check_ways(options, drawn != Sampling() or seed != 1)
 
-    def load() -> "LineTranslator":
+    def load(device: str = device) -> "LineTranslator":
         if engine == "ctranslate2" or is_export(run):
             return load_engine(run, device, checkpoint, settings)
         others = together_with or (), forbid or (), guide
         return load_translator(run, device, checkpoint, settings, *others, precision or "float32")
 
-    if kind == "text" and not (split_sentences or protect or field or new_field):
+    as_lines = kind == "text" and not (split_sentences or protect or field or new_field)
+    if in_parts:
+        check_parts(options, as_lines)
+    if as_lines:
+        way = Way(n_best, sample, consensus, drawn, seed)
         at_once = 1 if not text and not input and sys.stdin.isatty() else LINES_AT_ONCE
         job = LineJob(_lines(text, input), at_once, n_best > 1 or (sample or 1) > 1, scores, as_json, details)
-        if alternatives:
+        if in_parts:
+            depends_on = [settings, prefix, phrase, glossary and glossary.read_bytes(), forbid, engine, precision]
+            models = [run] if is_export(run) else [pointed(path, checkpoint) for path in (run, *(together_with or ()))]
+            _write_in_parts(job, output, load, device, way, depends_on, models)
+        elif alternatives:
             write_alternatives(job, output, load, prefix or "", alternatives)
         else:
-            write_lines(job, output, load, Way(n_best, sample, consensus, drawn, seed))
+            write_lines(job, output, load, way)
         return
     check_document(options, kind)
     name = "TEXT" if text else "standard input" if input is None else str(input)
@@ -166,9 +188,37 @@ def translate(
         translate_file(kind, file, name, output, load_languages(run), load, *choices)
 
 
-def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
-    import os
+def _write_in_parts(
+    job: "LineJob",
+    output: Path,
+    load: Callable[[str], "LineTranslator"],
+    device: str,
+    way: "Way",
+    settings: list[object],
+    models: list[Path],
+) -> None:
+    """Translates as one rank of those that torchrun started, or alone; each rank has its own GPU.
 
+    settings, models: all that the translations depend on besides the lines.
+    """
+    import torch
+
+    from mt.model.device import resolve_device
+    from mt.training.distributed import joined, local_rank
+    from mt.translation.parts import Share, write_in_parts
+
+    with joined() as group:
+        group.connect(torch.device("cpu"), SECONDS_TO_CONNECT)
+        if group.world_size > 1 and device in ("auto", "cuda") and resolve_device(device).type == "cuda":
+            device = f"cuda:{local_rank()}"
+        files = [(str(file), file.stat()) for model in models for file in sorted(model.rglob("*")) if file.is_file()]
+        identity = repr([*settings, way, job.numbered, job.scores, job.as_json, job.details])
+        identity += repr([(name, found.st_size, found.st_mtime_ns) for name, found in files])
+        share = Share(group.rank, group.world_size)
+        write_in_parts(job, output, lambda: load(device), way, identity, share, group.wait)
+
+
+def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
     from mt.data.files import decode_lines, read_lines
 
     if input is not None:

@@ -64,6 +64,12 @@ def check_ways(options: Options, drawn: bool) -> None:
         raise ValueError("--temperature, --top-k, --top-p, --epsilon and --seed need --sample or --consensus")
 
 
+def check_parts(options: Options, as_lines: bool) -> None:
+    """Raises ValueError for what cannot be translated in parts, by several processes or by one that goes on."""
+    if not as_lines or options["--alternatives"] or not (options["--input"] and options["--output"]):
+        raise ValueError("--resume and torchrun are for lines of text, translated from --input FILE to --output FILE")
+
+
 def check_document(options: Options, kind: str) -> None:
     """Raises ValueError for options that mean nothing with a document, or with text cut into sentences."""
     if kind != "text" and options["TEXT"]:

@@ -18,3 +18,10 @@ def resolve_device(name: str) -> torch.device:
     if name not in available and not (name == "cuda" and gpus):
         raise ValueError(f"device={name}: must be auto or one that this machine has: {', '.join(available)}")
     return torch.device(name)
+
+
+def precision_of(name: str, device: torch.device) -> torch.dtype:
+    """Returns the type that matrix products run in; auto is bf16 on a GPU that has it, else float32."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]

@@ -1,5 +1,8 @@
 """Dropout that costs little on a CPU, where drawing one Bernoulli number per element takes a fifth of a step."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -54,6 +57,24 @@ class Dropout(nn.Module):
         kept = (bits >= self.dropped_levels).view(np.uint8)
         scaled = np.multiply(kept, np.float32(LEVELS / (LEVELS - self.dropped_levels)))
         return torch.from_numpy(scaled).view(like.shape).to(like.dtype)
+
+
+def repeatable(module: nn.Module) -> tuple[AbstractContextManager, AbstractContextManager]:
+    """Returns contexts for a pass through a module and for its repetition, which draws the same masks on a CPU.
+
+    (On a GPU torch.utils.checkpoint sees to it.) For a module whose masks `seed_dropout` seeded, as it does again
+    before what is drawn after the repetition.
+    """
+    bits = next((part.bits for part in module.modules() if isinstance(part, Dropout)), None)
+    state = bits.state if bits is not None else None
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        if bits is not None:
+            bits.state = state
+        yield
+
+    return nullcontext(), again()
 
 
 def seed_dropout(model: nn.Module, seed: int) -> None:

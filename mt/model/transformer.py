@@ -5,14 +5,16 @@ from collections import OrderedDict
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from mt.config import ModelConfig
 from mt.model.attention import Attend, attend_grouped, attend_padded
-from mt.model.dropout import Dropout
+from mt.model.dropout import Dropout, repeatable
 from mt.model.embedding import Embedding, Rotation
 from mt.model.layers import CrossAttention, DecoderLayer, EncoderLayer, SelfAttention, make_norm
 from mt.model.layout import Layout
 from mt.model.state import DecoderState
+from mt.tensors import own_rows
 
 
 class Transformer(nn.Module):
@@ -54,6 +56,7 @@ class Transformer(nn.Module):
         self.encoder_norm = make_norm(config) if pre else nn.Identity()
         self.decoder_norm = make_norm(config) if pre else nn.Identity()
         self.attend: Attend | None = None  # None: grouped on a CPU, padded elsewhere; the trainer sets the GPU's kernel
+        self.checkpoint_activations = False  # whether layers keep nothing and are computed again in the backward pass
         self.initialise()
 
     @property
@@ -89,15 +92,20 @@ class Transformer(nn.Module):
         size = self.config.d_model
         for module in self.modules():
             if isinstance(module, CrossAttention) and module.key_value.bias.grad is not None:
-                module.key_value.bias.grad[:size] = 0
+                own_rows(module.key_value.bias.grad, 0, size)[0].zero_()
             elif isinstance(module, SelfAttention) and self.config.positions != "rotary":
                 if module.query_key_value.bias.grad is not None:
-                    module.query_key_value.bias.grad[size : 2 * size] = 0
+                    own_rows(module.query_key_value.bias.grad, size, 2 * size)[0].zero_()
 
     def _attend(self) -> Attend:
         if self.attend is not None:
             return self.attend
         return attend_grouped if self.device.type == "cpu" else attend_padded
+
+    def _through(self, layer: nn.Module, *inputs: object) -> Tensor:
+        if not self.checkpoint_activations or not torch.is_grad_enabled():
+            return layer(*inputs)
+        return checkpoint(layer, *inputs, use_reentrant=False, context_fn=lambda: repeatable(layer))
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> Rotation | None:
         if self.config.positions != "rotary":
@@ -112,7 +120,7 @@ class Transformer(nn.Module):
         x = self.source_embedding(source, layout.positions, layout.longest)
         x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.encoder_layers:
-            x = layer(x, layout, rotation, attend or self._attend())
+            x = self._through(layer, x, layout, rotation, attend or self._attend())
         return self.encoder_norm(x)
 
     def decode(
@@ -125,7 +133,7 @@ class Transformer(nn.Module):
         x = self.target_embedding(target, layout.positions, layout.longest)
         x, rotation = self.dropout(x), self._rotation(layout.positions, x.dtype)
         for layer in self.decoder_layers:
-            x = layer(x, layout, rotation, memory, memory_layout, attend or self._attend())
+            x = self._through(layer, x, layout, rotation, memory, memory_layout, attend or self._attend())
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, source_layout: Layout, target: Tensor, target_layout: Layout) -> Tensor:
@@ -174,3 +182,8 @@ class Transformer(nn.Module):
                 seen.add(id(parameter))
                 unique[name] = parameter.detach()
         return unique
+
+    def names(self) -> dict[str, str]:
+        """Returns for each name of the state dict the one that `weights` has for the same tensor."""
+        first: dict[int, str] = {}
+        return {n: first.setdefault(id(p), n) for n, p in self.named_parameters(remove_duplicate=False)}

@@ -1,6 +1,6 @@
 """Label-smoothed cross entropy from hidden vectors, without ever holding logits and their gradient side by side."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,7 @@ SHAPES = 64  # of batches that torch.compile makes a graph for, at most; most ru
 CHUNK_ELEMENTS = 1 << 27  # logits held at a time, at most: half a gigabyte in float32
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):  # whose tensors DDP and FSDP find
     """Sums over the real target tokens (</s> counted, padding not); divide by the global token count for means."""
 
     smoothed: Tensor  # scalar, differentiable: what training minimises, in nats

@@ -6,6 +6,7 @@ from torch.optim.adamw import adamw
 
 from mt.config import OptimConfig
 from mt.model.transformer import Transformer
+from mt.tensors import fill, own_part, own_rows, whole_of
 
 # Each odd quintic a x + b x^3 + c x^5 is the one nearest to 1 on what the one before leaves of the singular values from
 # 0.007 to 1 (Amsel et al. 2025, "The Polar Express"): three end within 0.61 and 1.39, smaller values grow 91 times.
@@ -54,10 +55,10 @@ class AdamW:
             parameters = [parameter for parameter in group if parameter.grad is not None]
             states = [self.state[parameter] for parameter in parameters]
             adamw(
-                parameters,
-                [parameter.grad for parameter in parameters],
-                [state["exp_avg"] for state in states],
-                [state["exp_avg_sq"] for state in states],
+                [own_part(parameter) for parameter in parameters],
+                [own_part(parameter.grad) for parameter in parameters],
+                [own_part(state["exp_avg"]) for state in states],
+                [own_part(state["exp_avg_sq"]) for state in states],
                 [],
                 [state["step"] for state in states],
                 fused=self.fused,
@@ -76,7 +77,8 @@ class Muon:
     """Momentum whose update is orthogonalised, for matrices; equal shapes are done in one stack.
 
     An update of a [rows, columns] matrix is scaled by sqrt(max(1, rows/columns)). Fused projections are taken apart, so
-    that each of Q, K and V is orthogonalised on its own.
+    that each of Q, K and V is orthogonalised on its own. Matrices that ranks share out are gathered, those of one shape
+    at a time, and each rank orthogonalises all of them.
     """
 
     def __init__(self, parameters: list[Tensor], fused: list[int], config: OptimConfig) -> None:
@@ -87,22 +89,26 @@ class Muon:
     @torch.no_grad()
     def step(self, lr: float, skip: Tensor | None) -> None:
         applied = 1.0 if skip is None else 1.0 - skip
-        stacks: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
+        stacks: dict[tuple[int, int], list[tuple[Tensor, Tensor, int]]] = {}
         for (parameter, state), fused in zip(self.state.items(), self.fused, strict=True):
             if parameter.grad is None:
                 continue
-            grad = parameter.grad if skip is None else torch.where(skip > 0, 0.0, parameter.grad)
-            momentum = state["momentum"].lerp_(grad, (1 - self.momentum) * applied)
+            grad = own_part(parameter.grad)
+            grad = grad if skip is None else torch.where(skip > 0, 0.0, grad)
+            momentum = own_part(state["momentum"]).lerp_(grad, (1 - self.momentum) * applied)
             update = grad.lerp(momentum, self.momentum)  # Nesterov's
-            for part, matrix in zip(update.chunk(fused), parameter.chunk(fused), strict=True):
-                stacks.setdefault(part.shape, []).append((part, matrix))
-        for (rows, columns), pairs in stacks.items():
-            updates = orthogonalise(torch.stack([update for update, _ in pairs]))
-            if skip is not None:
-                updates = updates * applied
+            shape = parameter.shape[0] // fused, parameter.shape[1]
+            stacks.setdefault(shape, []).append((update, parameter, fused))
+        for (rows, columns), members in stacks.items():
+            parts = [part for update, like, fused in members for part in whole_of(update, like).chunk(fused)]
+            updates = iter(orthogonalise(torch.stack(parts)))
             scale = lr * max(1.0, rows / columns) ** 0.5
-            for update, (_, matrix) in zip(updates, pairs, strict=True):
-                matrix.mul_(1 - lr * self.weight_decay * applied).sub_(update, alpha=scale)
+            for _, parameter, fused in members:
+                for first in range(0, fused * rows, rows):
+                    matrix, own = own_rows(parameter, first, first + rows)
+                    update = next(updates)[own]
+                    update = update if skip is None else update * applied
+                    matrix.mul_(1 - lr * self.weight_decay * applied).sub_(update, alpha=scale)
 
 
 class Optimizer:
@@ -142,9 +148,10 @@ class Optimizer:
         for name, own in self.tensors().items():
             if name not in tensors:
                 raise ValueError(f"the checkpoint has no {name}: it was made with another optimizer or is not complete")
-            own.copy_(tensors[name])
+            fill(own, tensors[name])
 
 
 def clip_gradients(model: nn.Module, largest: float) -> Tensor:
     """Returns the gradient norm, scalar float32, after scaling the gradients down to `largest` (0: no scaling)."""
-    return torch.nn.utils.clip_grad_norm_(model.parameters(), largest or float("inf"))
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), largest or float("inf"))
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of what ranks hold together

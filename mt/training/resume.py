@@ -38,15 +38,15 @@ class Found:
 
 
 @contextmanager
-def locked(run_dir: Path) -> Iterator[None]:
-    """Keeps other processes from training into the folder. Raises ValueError where one does."""
+def locked(run_dir: Path, patience_seconds: float = 0.0) -> Iterator[None]:
+    """Keeps other processes from training into the folder. Raises ValueError where one does, and still does later."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"run_dir={run_dir}: cannot be created ({error.strerror}): choose another run_dir") from error
-    lock = FileLock(run_dir / LOCK, blocking=False)
+    lock = FileLock(run_dir / LOCK)
     try:
-        lock.acquire()
+        lock.acquire(timeout=patience_seconds)
     except Timeout as error:
         raise ValueError(
             f"run_dir={run_dir}: another process is training into it; wait for it, or choose another run_dir"

@@ -18,7 +18,7 @@ from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.tokenizer import TokenizerPair, train_tokenizers
-from mt.training.distributed import Group, joined, local_rank
+from mt.training.distributed import Group, joined, local_rank, restarts
 from mt.training.fit_batch import check_fit_batch, fit_batch
 from mt.training.monitor import Monitor
 from mt.training.progress import TrainResult
@@ -36,6 +36,11 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
     naming the ranks that are gone.
     """
     session = config.trainer.max_session_minutes
+    if session is not None and restarts():
+        raise ValueError(
+            f"trainer.max_session_minutes={session}: torchrun --max-restarts={restarts()} would begin another session "
+            "then: leave one of them out, or end torchrun itself by SIGTERM (SLURM: --signal=TERM@120)"
+        )
     session_end = None if session is None else time.monotonic() + session * 60
     with joined() as group:
         device = _device(config.device, group)
@@ -48,7 +53,9 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
         run_dir = Path(config.run_dir or Path("runs") / config.name)
         if group.first:
             _check(run_dir, config)
-        with locked(run_dir) if group.first else nullcontext():
+        # the first rank of an earlier start, cut off from the others, may not have noticed yet
+        patience = config.trainer.distributed_timeout_seconds if restarts() else 0.0
+        with locked(run_dir, patience) if group.first else nullcontext():
             told: list[str] = []
             if config.init_from:
                 config, told = with_parents_tokenizer(config, run_dir)

@@ -15,9 +15,10 @@ from mt.data.batch import Batch, nothing_asked
 from mt.data.encoded import EncodedCorpus
 from mt.mapping import from_mapping, to_mapping
 from mt.model.attention import attend_varlen, choose_attend
+from mt.model.device import precision_of
 from mt.model.dropout import seed_dropout
 from mt.model.transformer import Transformer
-from mt.tensors import find_not_finite
+from mt.tensors import fill, find_not_finite, own_part
 from mt.tokenizer import TokenizerPair
 from mt.training.distributed import Group, without_sync
 from mt.training.lanes import Lanes, pieces_of
@@ -27,7 +28,9 @@ from mt.training.optim import Optimizer, clip_gradients
 from mt.training.outcome import Outcome
 from mt.training.progress import Meter, Progress, TrainResult
 from mt.training.resume import check_same_pairs
+from mt.training.saving import Saver
 from mt.training.schedule import learning_rate_factor
+from mt.training.sharding import of_weights, parallel, sharing_ranks
 from mt.training.signals import StopRequest
 from mt.training.stream import BatchStream
 from mt.training.validation import report, validate, validation_decode
@@ -36,13 +39,6 @@ from mt.translation.translator import Translator
 FIRST_LOSS_SCALE = 2.0**16
 UPDATES_PER_LOSS_SCALE_DOUBLING = 2000
 SILENCE_SECONDS = 30.0  # after which a report is due, however few updates there were
-
-
-def precision_of(name: str, device: torch.device) -> torch.dtype:
-    """Returns the type that matrix products run in; auto is bf16 on a GPU that has it, else float32."""
-    if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
-    return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
 
 class Trainer:
@@ -64,7 +60,11 @@ class Trainer:
         self.config, self.run_dir, self.device, self.tokenizers = config, run_dir, device, tokenizers
         self.valid_corpus, self.group = valid_corpus, group
         torch.manual_seed(config.trainer.seed)
-        self.model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size).to(device)
+        self.sharded = sharing_ranks(config.trainer, group) > 1  # and so the ranks have to do all passes together
+        self.model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
+        self.model.checkpoint_activations = config.trainer.checkpoint_activations
+        if not self.sharded:  # else each layer goes there for itself
+            self.model.to(device)
         self.dtype = precision_of(config.trainer.precision, device)
         self.model.attend = choose_attend(device, self.dtype, config.model.d_model // config.model.n_heads)
         compiled = config.trainer.compile
@@ -72,7 +72,7 @@ class Trainer:
             # the others work from sentence lengths, which differ in each batch
             self.model.attend = torch.compiler.disable(self.model.attend)
         pair_loss = PairLoss(self.model, config.optim.label_smoothing, config.optim.r_drop, compiled)
-        self.pair_loss = group.parallel(pair_loss, device)
+        self.pair_loss = parallel(pair_loss, group, device, config.trainer)
         threads = torch.get_num_threads() if device.type == "cpu" and group.world_size == 1 else 1
         self.lanes = Lanes(pair_loss, threads) if threads > 1 else None
         self.optimizer = Optimizer(self.model, config.optim)
@@ -96,10 +96,11 @@ class Trainer:
         self.average: dict[str, Tensor] | None = None  # exponential moving average of the weights
         if config.trainer.ema_decay:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
-        self.translator = Translator(self.model, tokenizers, validation_decode(config))
+        self.saver = Saver(run_dir, config.trainer, group)
         # a GPU is not waited for: what became of an update is asked when the next one's work is queued
         self.runs_ahead = device.type == "cuda" and self.dtype != torch.float16  # whose loss scale must be known
         self._outcome: Outcome | None = None
+        self._most_batches = 1  # of the present update that a rank has
         self._session_start, self._seconds_before = time.monotonic(), 0.0
         self._saved_step, self._saved_seconds, self._reported_seconds = -1, 0.0, 0.0
 
@@ -115,7 +116,8 @@ class Trainer:
             tokens, asked_to_stop = self._agree(window.batches, stop)
             progress.epoch, progress.next_batch = window.epoch, window.next_batch
             progress.epochs_done = window.epochs_done
-            loss, norm = self.train_step(window.batches, tokens, monitor)
+            with self.group.watch():
+                loss, norm = self.train_step(window.batches, tokens, monitor)
             meter.loss += loss
             meter.source_tokens += sum(batch.source_tokens for batch in window.batches)
             meter.target_tokens += sum(batch.target_tokens for batch in window.batches)
@@ -144,6 +146,7 @@ class Trainer:
         elif self._saved_step < progress.step or finished != progress.finished:
             self._check_finite()
             self.save(monitor)
+        self.saver.wait()
         if not finished:
             last = folder.pointed(self.run_dir, "last") if self.group.first else self.run_dir
             monitor.message(f"stopped by {stopped_by} and saved in {last}; the same command goes on")
@@ -156,8 +159,8 @@ class Trainer:
         The slowest rank's clock counts for all, so that limits and rates are the same everywhere.
         """
         tokens = sum(batch.target_tokens for batch in batches)
-        table = self.group.table([tokens, self._seconds(), stop.number()])
-        self.progress.seconds = float(table[:, 1].max())
+        table = self.group.table([tokens, self._seconds(), stop.number(), len(batches)])
+        self.progress.seconds, self._most_batches = float(table[:, 1].max()), int(table[:, 3].max())
         return int(table[:, 0].sum()), StopRequest.name_of(int(table[:, 2].max()))
 
     def _save_is_due(self) -> bool:
@@ -169,7 +172,8 @@ class Trainer:
 
     def _check_finite(self) -> None:
         """Raises ValueError where the weights are no longer numbers, so that they are never saved."""
-        if (name := find_not_finite(self.model.weights())) is not None:
+        own = find_not_finite({name: own_part(weight) for name, weight in self.model.weights().items()})
+        if name := next(filter(None, self.group.gather(own) if self.sharded else [own]), None):
             raise ValueError(
                 f"{name} holds NaN or infinity after update {self.progress.step}: lower optim.lr, or raise optim.eps; "
                 "the last checkpoint is unharmed"
@@ -201,9 +205,12 @@ class Trainer:
         """
         total = torch.zeros((), device=self.device)
         batches = batches or [nothing_asked(self.stream.stream_tokens)]
-        pieces = batches
+        pieces, of_batch = batches, 1
         if self.device.type == "cpu":  # however many threads or ranks there are, so that all draw the same masks
-            pieces = [piece for batch in batches for piece in batch.split(pieces_of(self.config.trainer.batch_tokens))]
+            of_batch = pieces_of(self.config.trainer.batch_tokens)
+            pieces = [piece for batch in batches for piece in batch.split(of_batch)]
+        if self.sharded:
+            pieces += [nothing_asked(self.stream.stream_tokens)] * (self._most_batches * of_batch - len(pieces))
         # data parallelism averages over the ranks, where a sum is wanted
         scale = self.progress.loss_scale * self.group.world_size / tokens
         if self.lanes is not None:
@@ -212,7 +219,7 @@ class Trainer:
             for number, piece in enumerate(pieces, start=1):
                 seed_dropout(self.model, piece.dropout_seed)
                 last = number == len(pieces)
-                with self.group.watch(), nullcontext() if last else without_sync(self.pair_loss):
+                with nullcontext() if last else without_sync(self.pair_loss):
                     with self._autocast():
                         loss = self.pair_loss(piece.to(self.device))
                     (loss.smoothed * scale).backward()
@@ -253,7 +260,7 @@ class Trainer:
         if self.average is not None:
             share = 1 - min(self.config.trainer.ema_decay, (1 + progress.step) / (10 + progress.step))
             for name, weight in self.model.weights().items():
-                self.average[name].lerp_(weight, share if skip is None else share * (1 - skip))
+                own_part(self.average[name]).lerp_(own_part(weight), share if skip is None else share * (1 - skip))
 
     def _settle(self, monitor: Monitor) -> None:
         """Counts and tells how the last update came out; waits for the device where that is not known yet."""
@@ -283,10 +290,10 @@ class Trainer:
         progress.validated_step = progress.step
         better = False
         if self.valid_corpus is not None:
-            own = self._swap_in(self.average)
-            result = validate(self.model, self.translator, self.valid_corpus, self.config, self._autocast(), self.group)
-            report(monitor, progress.step, result, self.translator)
-            self._swap_in(own)
+            with self.group.watch(), of_weights(self.model, self.average, self.sharded, self.device) as model:
+                translator = Translator(model, self.tokenizers, validation_decode(self.config))
+                result = validate(model, translator, self.valid_corpus, self.config, self._autocast(), self.group)
+                report(monitor, progress.step, result, translator)
             self.metrics, self.signatures = result.values, result.signatures
             value = result.values[trainer.best_metric] * (-1 if trainer.best_metric == "loss" else 1)
             better = math.isfinite(value) and math.isfinite(result.values["loss"])
@@ -302,14 +309,13 @@ class Trainer:
         self._saved_step, self._saved_seconds = progress.step, progress.seconds
         validated = progress.validated_step == progress.step
         progress.finished = validated and progress.limit_reached(self.config.trainer) is not None
-        if not self.group.first:
+        if not self.group.first and not self.sharded:
             return
-        weights = dict(self.model.state_dict())
+        weights, names = self.model.weights(), self.model.names()
         training = self.optimizer.tensors()
         if self.average is not None:
             training |= {f"weights.{name}": weight for name, weight in weights.items()}
-            first = {weight.data_ptr(): name for name, weight in reversed(self.model.weights().items())}
-            weights = {name: self.average[first[weight.data_ptr()]] for name, weight in weights.items()}
+            weights = self.average
         state = {
             "progress": {**vars(progress), "seconds": self._seconds()},
             "finished": progress.finished,
@@ -323,13 +329,12 @@ class Trainer:
             "corpora": self.fingerprints,
             "run": folder.read_record(self.run_dir).get("run"),
         }
-        saved = folder.save_checkpoint(self.run_dir, progress.step, weights, training, state)
-        folder.point(self.run_dir, "last", saved)
-        if progress.best_value is None or progress.best_step == progress.step:
-            folder.point(self.run_dir, "best", saved)
-        trainer = self.config.trainer
-        folder.rotate(self.run_dir, trainer.keep_last_checkpoints, trainer.keep_best_checkpoints, trainer.best_metric)
-        monitor.event("save", {"step": progress.step, "checkpoint": saved.name})
+        best = progress.best_value is None or progress.best_step == progress.step
+        if self.sharded:
+            self.saver.save_shares(weights, names, training, state, best, monitor)
+        else:
+            weights = {name: weights[first] for name, first in names.items()}
+            self.saver.save(weights, training, state, best, monitor)
 
     def restore(self, saved: Path, monitor: Monitor) -> None:
         """Takes back what `save` wrote, so that training goes on as if it had never stopped."""
@@ -341,12 +346,12 @@ class Trainer:
         check_same_pairs(state["corpora"], self.fingerprints, self.run_dir)
         progress = from_mapping(Progress, state["progress"], f"{saved}/state.json: progress")
         weights = folder.read_weights(saved, verify=False)
-        if self.average is not None:
-            self.average = {name: weights[name].to(self.device) for name in self.model.weights()}
+        for name, average in (self.average or {}).items():
+            fill(average, weights[name])
         weights = {n.removeprefix("weights."): w for n, w in tensors.items() if n.startswith("weights.")} or weights
         folder.copy_weights(self.model, weights, saved)
         self.optimizer.load_tensors(tensors)
-        if (name := find_not_finite(self.model.weights())) is not None:
+        if (name := find_not_finite(weights)) is not None:
             raise ValueError(f"{saved}: {name} holds NaN or infinity; remove it to go on from the checkpoint before")
         batches_per_update = self.progress.batches_per_update
         self.progress = progress
@@ -378,15 +383,6 @@ class Trainer:
             progress.epoch, progress.next_batch, progress.epochs_done = progress.epoch + 1, 0, progress.epoch + 1.0
         self.stream.batches_per_update = progress.batches_per_update
         self.stream.seek(progress.epoch, progress.next_batch)
-
-    def _swap_in(self, weights: dict[str, Tensor] | None) -> dict[str, Tensor] | None:
-        """Returns copies of the present weights after replacing them by others; None changes nothing."""
-        if weights is None:
-            return None
-        own = {name: weight.clone() for name, weight in self.model.weights().items()}
-        for name, weight in self.model.weights().items():
-            weight.copy_(weights[name])
-        return own
 
     def _autocast(self) -> AbstractContextManager:
         if self.dtype == torch.float32:

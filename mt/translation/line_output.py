@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from mt.translation.lines import Translation
 from mt.translation.output import open_output
@@ -46,23 +47,30 @@ class LineJob:
 
 
 def write_lines(job: LineJob, output: Path | None, load: Callable[[], Translator], way: Way) -> None:
-    """Writes the translations of a job to a file, or to standard output; `load` comes after the first input is read."""
-    done = cut = unfinished = 0
+    """Writes the translations of a job to a file, or to standard output."""
     with open_output(output) as file:
-        chunk = list(islice(job.lines, job.at_once))  # what is wrong shows before the model is loaded
-        translator = load()
-        while chunk:
-            results = way.translate(translator, chunk, done + 1)
-            views = _views(translator, chunk, results) if job.details else [None] * len(chunk)
-            for number, (found, of_line) in enumerate(zip(results, views, strict=True), done + 1):
-                number_shown = number if job.numbered else None
-                line = _json(number, found, of_line) if job.as_json else _format(number_shown, found, job.scores)
-                file.write(line.encode())
-                cut += found[0].source_truncated
-                unfinished += found[0].unfinished
-            file.flush()
-            done += len(chunk)
-            chunk = list(islice(job.lines, job.at_once))
+        write_translations(job, job.lines, 1, load, way, file)
+
+
+def write_translations(
+    job: LineJob, lines: Iterator[str], first_line: int, load: Callable[[], Translator], way: Way, file: BinaryIO
+) -> None:
+    """Writes the translations of lines, numbered from first_line on; `load` comes after the first lines are read."""
+    done = cut = unfinished = 0
+    chunk = list(islice(lines, job.at_once))  # what is wrong shows before the model is loaded
+    translator = load()
+    while chunk:
+        results = way.translate(translator, chunk, first_line + done)
+        views = _views(translator, chunk, results) if job.details else [None] * len(chunk)
+        for number, (found, of_line) in enumerate(zip(results, views, strict=True), first_line + done):
+            number_shown = number if job.numbered else None
+            line = _json(number, found, of_line) if job.as_json else _format(number_shown, found, job.scores)
+            file.write(line.encode())
+            cut += found[0].source_truncated
+            unfinished += found[0].unfinished
+        file.flush()
+        done += len(chunk)
+        chunk = list(islice(lines, job.at_once))
     if done > job.at_once and cut + unfinished:  # after more than one warning
         print(f"of {done} lines {cut} were cut and {unfinished} have an unfinished translation", file=sys.stderr)
 

@@ -130,3 +130,18 @@ def test_drawn_translations(run_mt, run_dir: Path) -> None:
     consensus = drawn("--consensus", "3")
     samples = [line.split("\t")[1] for line in three]
     assert consensus[0] in samples[:3] and consensus[1] == "" and consensus[2] in samples[4:]
+
+
+def test_a_file_in_parts(run_mt, run_dir: Path, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "in.txt").write_text("the ox\n\nthe cat sees us\n")
+
+    def written(name: str, *options: str) -> bytes:
+        code, out, err = run_mt("translate", run_dir, "--input", "in.txt", "--output", name, "--json", *options)
+        assert code == 0 and out == b"", err
+        return (tmp_path / name).read_bytes()
+
+    assert written("a") == written("b", "--resume") and not (tmp_path / "b.parts").exists()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for wrong in (["hi"], ["--input", "in.txt"], ["--input", "in.txt", "--output", "c", "--alternatives", "2"]):
+        code, _, err = run_mt("translate", run_dir, *wrong)
+        assert code == 2 and "--resume and torchrun are for lines of text" in err
