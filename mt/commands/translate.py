@@ -101,6 +101,10 @@ def translate(
     details: Annotated[
         bool, typer.Option("--details", help="With --json: pieces, their log probabilities, and the alignment.")
     ] = False,
+    tags: Annotated[
+        str | None,
+        typer.Option(help="Tags that the model was trained with, such as '<2de>', before each text. [default: the run's]"),
+    ] = None,
     decode: Annotated[
         list[str] | None, typer.Option(help="Any other search setting: NAME=VALUE of decode; may be repeated.")
     ] = None,
@@ -137,7 +141,7 @@ def translate(
     from mt.translation.translator import Guidance, load_translator
 
     kind = document_format(input, format)
-    settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [])
+    settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [], tags)
     terms = Glossary.read(glossary) if glossary else None
 
     def guide(source: str) -> Guidance:

@@ -15,6 +15,8 @@ from mt.config import DataConfig, TrainConfig
 from mt.data.clean import clean_pairs
 from mt.data.corpus import check_corpora, read_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
+from mt.data.mixture import check_mixture
+from mt.data.tags import check_tags, training_tags
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.tokenizer import TokenizerPair, train_tokenizers
@@ -69,6 +71,8 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
     if not check_folder(run_dir, config):
         if not config.data.train:
             raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
+        check_mixture(config.data)
+        training_tags(config.data)
         check_corpora(config.data)
 
 
@@ -104,6 +108,7 @@ def _prepare(
         tokenizers = folder.load_tokenizers(run_dir)
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
+    check_tags(config.data, config.decode.tags, tokenizers.source)
     data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
     train_corpus, valid_corpus = _encode(data, tokenizers, group, monitor)
     if config.trainer.fit_batch:
@@ -172,7 +177,7 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
     monitor.message("training the tokenizer")
     counts: Counter[str] = Counter()
     pairs = clean_pairs(read_corpora(config.data.train, config.data, "train"), config.data.cleaning, counts)
-    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
+    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed, training_tags(config.data))
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
@@ -180,6 +185,9 @@ def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokenizers, ranks = trainer.tokenizers, trainer.group.world_size
     monitor.message(f"{len(corpus):,} training pairs (dropped: {dropped})")
+    if len(trainer.config.data.train) > 1 or len(trainer.stream.stages) > 1:
+        for stage in trainer.stream.stages:
+            monitor.message(stage.describe(list(trainer.config.data.train)))
     monitor.message(f"vocabulary: {tokenizers.source.size} source and {tokenizers.target.size} target pieces")
     where = str(trainer.device) if ranks == 1 else f"{ranks} ranks, this one on {trainer.device}"
     monitor.message(f"model: {parameters:,} parameters on {where}, {str(trainer.dtype).removeprefix('torch.')}")

@@ -88,7 +88,7 @@ def _views(translator: Translator, texts: list[str], results: list[list[Translat
     """Returns for each translation of each text what --details adds to its JSON."""
     flat = [(text, translation.tokens) for text, found in zip(texts, results, strict=True) for translation in found]
     views = iter(translator.force([text for text, _ in flat], [tokens for _, tokens in flat]))
-    sources = translator.tokenizers.source.encode(texts)
+    sources = translator.sources(texts)
     return [
         [translator.details(source, translation.tokens, next(views)) for translation in found]
         for source, found in zip(sources, results, strict=True)
