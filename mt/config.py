@@ -20,18 +20,20 @@ def _in_range(owner: str, name: str, value: float, low: float, high: float = mat
 
 @dataclass
 class CorpusConfig:
-    """One parallel corpus: two text files, one TSV or JSONL file, or a dataset by name or local folder."""
+    """One parallel corpus: two text files, files that hold both sides, or a dataset by name or local folder."""
 
-    source: str | None = None  # text file, one source sentence a line (.gz too); together with target
-    target: str | None = None  # text file, one target sentence a line (.gz too)
-    path: str | None = None  # one .tsv or .jsonl file (.gz too) that holds both sides
+    source: str | None = None  # text file, one source sentence a line (.gz, .xz, .zst too); together with target
+    target: str | None = None  # text file, one target sentence a line (.gz, .xz, .zst too)
+    path: str | None = None  # a file that holds both sides (docs/corpora.md lists the formats), a folder or a pattern
     dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
     dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
     split: str = "train"  # the dataset's split
-    source_field: str | None = (
-        None  # column: number from 0 for TSV (default 0), key for JSONL and datasets (default: language)
-    )
-    target_field: str | None = None  # the same for the target side (TSV default 1)
+    streaming: bool = False  # reads the dataset from the hub each time instead of downloading it whole
+    # where the source side is: a column's number from 0 (TSV: 0), the name of a key or column, or a language code as
+    # the file has it (default: the language)
+    source_field: str | None = None
+    target_field: str | None = None  # the same for the target side (TSV: 1)
+    include_fuzzy: bool = False  # also what gettext marks fuzzy, and XLIFF as to be reviewed or as a machine's
     # share of the training pairs, relative to the weights of the other corpora: all have one, or none; 0: not read
     weight: float | None = None
     upsample: float = 1.0  # how often an epoch reads it, where there are no weights; 0.5: a half, then the other
@@ -45,7 +47,7 @@ class CorpusConfig:
         kinds = [self.source is not None or self.target is not None, self.path is not None, self.dataset is not None]
         _require(
             sum(kinds) == 1,
-            "a corpus needs exactly one of: source with target (two text files), path (TSV or JSONL), or dataset; "
+            "a corpus needs exactly one of: source with target (two text files), path, or dataset; "
             f"got source={self.source!r}, target={self.target!r}, path={self.path!r}, dataset={self.dataset!r}",
         )
         _require(
@@ -57,18 +59,53 @@ class CorpusConfig:
 
 @dataclass
 class CleaningConfig:
-    """Which training pairs are dropped; every drop is counted by its reason. Sides are dropped together."""
+    """How training pairs are repaired and which are dropped, in the order of these settings; docs/cleaning.md explains.
 
+    Every drop is counted by its reason, every repair by its kind. Sides are dropped together.
+    """
+
+    # columns of TSV (numbers from 0) or JSONL (keys), each with the smallest number there with which a pair is kept
+    min_scores: dict[str, float] = field(default_factory=dict)
+    # what comes after the repairs judges repaired text
+    html_entities: Literal["keep", "repair", "drop"] = "keep"  # &quot; and the like, which repairing decodes
+    mojibake: Literal["keep", "repair", "drop"] = "keep"  # "schÃ¶n" for "schön"; needs ftfy, as mt[cleaning] has it
+    # repairing makes them a space; those that cannot be seen (soft hyphen, zero-width space, ...) it leaves out
+    control_characters: Literal["keep", "repair", "drop"] = "keep"
     max_characters: int = 2000  # per side
-    max_tokens: int = 256  # per side, after tokenising
     max_length_ratio: float = 9.0  # longer side / shorter side in characters, where the longer has 20 or more; 0: off
     drop_identical: bool = False  # source equal to target
+    drop_replacement_characters: bool = False  # U+FFFD, which stands where a character was lost
+    drop_bracket_mismatch: bool = False  # other numbers of round, square or curly brackets on the two sides
+    drop_number_mismatch: bool = False  # other numbers of two or more digits on the two sides
+    min_script_share: float = 0.0  # of a side's letters that belong to its language's scripts; 0: off
+    # pairs of which a side (the source, both sides) stands in validation or test, whatever its case, punctuation and
+    # spaces; none: off
+    drop_held_out: Literal["either_side", "source", "both_sides", "none"] = "either_side"
     drop_duplicates: bool = False  # pairs seen before, by hash
+    drop_near_duplicates: bool = False  # pairs seen before but for case, punctuation, spaces and forms of characters
+    # probability, by language_model, of a side's being in its language, where it has 20 or more letters; 0: off
+    min_language_confidence: float = 0.0
+    language_model: str | None = None  # a file: fastText's lid.176.ftz or lid.176.bin; needs mt[cleaning]
+    max_tokens: int = 256  # per side, after tokenising
+    max_token_ratio: float = 0.0  # longer side / shorter side in tokens, where the longer has 10 or more; 0: off
 
     def __post_init__(self) -> None:
         _in_range("data.cleaning", "max_characters", self.max_characters, 1)
-        _in_range("data.cleaning", "max_tokens", self.max_tokens, 1)
         _in_range("data.cleaning", "max_length_ratio", self.max_length_ratio, 0)
+        _in_range("data.cleaning", "min_script_share", self.min_script_share, 0, 1)
+        _in_range("data.cleaning", "min_language_confidence", self.min_language_confidence, 0, 1)
+        _require(
+            not self.min_language_confidence or self.language_model is not None,
+            f"data.cleaning.min_language_confidence={self.min_language_confidence} needs data.cleaning.language_model: "
+            "a file such as lid.176.ftz of fasttext.cc/docs/en/language-identification.html",
+        )
+        _require(
+            self.language_model is None or self.min_language_confidence > 0,
+            f"data.cleaning.language_model={self.language_model} has no effect without "
+            "data.cleaning.min_language_confidence: set it, or leave the model out",
+        )
+        _in_range("data.cleaning", "max_tokens", self.max_tokens, 1)
+        _in_range("data.cleaning", "max_token_ratio", self.max_token_ratio, 0)
 
 
 @dataclass
@@ -113,7 +150,7 @@ class DataConfig:
     cache_dir: str | None = None
     # chance that a training pair ending in a full stop on both sides loses both, so that the model knows text without
     strip_final_stop_probability: float = 0.0
-    # shares of the training corpora grow with size^(1/temperature): 1 as they are, above 1 small ones are read more often
+    # shares of the training corpora are as size^(1/temperature): above 1 small ones are read more often
     temperature: float = 1.0
     stages: dict[str, StageConfig] = field(default_factory=dict)  # by names of your choice; docs/mixing.md
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)

@@ -61,6 +61,8 @@ def _one_line(value: Any) -> str:
 
 
 def _convert(hint: Any, value: Any, key: str) -> Any:
+    if hint is Any:  # what it may be depends on a setting's name, and is checked where that is known
+        return value
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):  # only X | None is used
         if value is None:
@@ -73,14 +75,17 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
             raise ValueError(f"{key}={_one_line(value)}: must be one of {', '.join(choices)}{near}")
         return value
     if origin is dict:
+        item_hint = typing.get_args(hint)[1]
+        of_corpora = dataclasses.is_dataclass(item_hint)  # or stages
         if not isinstance(value, dict):
-            raise ValueError(f"{key}={value!r}: expected corpora by name, such as {{main: {{path: a.tsv}}}}")
-        for name in map(str, value):
+            expected = "corpora by name, such as {main: {path: a.tsv}}" if of_corpora else "names with values: {a: 0.5}"
+            raise ValueError(f"{key}={value!r}: expected {expected}")
+        for name in map(str, value) if of_corpora else ():
             if not name.strip(". ") or "/" in name:
                 raise ValueError(
                     f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'"
                 )
-        return {str(name): _convert(typing.get_args(hint)[1], item, f"{key}.{name}") for name, item in value.items()}
+        return {str(name): _convert(item_hint, item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
         return from_mapping(hint, value, key)
     if hint is bool and isinstance(value, bool):

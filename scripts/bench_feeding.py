@@ -32,7 +32,7 @@ WINDOWS = 50  # timed on either side of the end of an epoch
 
 def make_corpus(source: Path, target: Path, folder: Path, pairs: int) -> None:
     """Writes corpus.source and corpus.target, of so many pairs."""
-    from mt.data.corpus import read_lines
+    from mt.data.files import read_lines
 
     generator = random.Random(SEED)
     for path, side in ((source, "source"), (target, "target")):
@@ -47,7 +47,7 @@ def make_corpus(source: Path, target: Path, folder: Path, pairs: int) -> None:
 
 def make_tokenizer(source: Path, target: Path, folder: Path, algorithm: str, vocabulary_size: int) -> None:
     from mt.config import TokenizerConfig
-    from mt.data.corpus import read_lines
+    from mt.data.files import read_lines
     from mt.tokenizer import train_tokenizers
 
     pairs = zip(read_lines(source), read_lines(target), strict=True)

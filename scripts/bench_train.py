@@ -91,16 +91,13 @@ def make_config(arguments: argparse.Namespace, shape: Shape) -> "TrainConfig":
 
 def prepare_corpus(config: "TrainConfig") -> tuple["TokenizerPair", "EncodedCorpus"]:
     """Returns tokenizers and encoded corpus, made now where they are not there yet."""
-    from mt.data.clean import clean_pairs
-    from mt.data.corpus import read_corpora
+    from mt.data.clean import Cleaner, clean_corpora
     from mt.data.encoded import encode_corpus
     from mt.tokenizer import TokenizerPair, train_tokenizers
 
     folder = Path(config.data.cache_dir).parent / "tokenizer"
     if not (folder / "joint.model").exists():
-        from collections import Counter
-
-        pairs = clean_pairs(read_corpora(config.data.train, config.data, "train"), config.data.cleaning, Counter())
+        pairs = clean_corpora(config.data.train, config.data, Cleaner(config.data))
         train_tokenizers(pairs, config.tokenizer, SEED).save(folder)
     tokenizers = TokenizerPair.load(folder)
     return tokenizers, encode_corpus(config.data.train, config.data, tokenizers)

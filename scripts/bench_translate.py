@@ -102,7 +102,7 @@ def measure(arguments: argparse.Namespace, exports: Path) -> dict[str, float]:
     import warnings
 
     from mt.checkpoint import load_config
-    from mt.data.corpus import read_lines
+    from mt.data.files import read_lines
     from mt.evaluation.metrics import score_corpus
 
     warnings.simplefilter("ignore")  # of unfinished sentences, each time

@@ -37,6 +37,10 @@ def test_round_trip_through_json() -> None:
         ({"data": {"train": {"main": {}}}}, "a corpus needs exactly one of"),
         ({"data": {"train": {"main": {"source": "a"}}}}, "needs both source and target"),
         ({"data": {"train": "a.tsv"}}, "data.train='a.tsv': expected corpora by name"),
+        ({"data": {"cleaning": {"min_scores": 0.5}}}, "data.cleaning.min_scores=0.5: expected names with values"),
+        ({"data": {"cleaning": {"min_scores": {"a/b": "x"}}}}, "data.cleaning.min_scores.a/b='x': must be a number"),
+        ({"data": {"cleaning": {"min_script_share": 90}}}, "data.cleaning.min_script_share=90"),
+        ({"data": {"cleaning": {"mojibake": True}}}, "data.cleaning.mojibake=True: must be one of keep, repair, drop"),
         ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
         ({"name": "a/b"}, "must be a name without '/'"),
         ({"optim": {"muon_lr": 0.1}}, "optim.muon_lr=0.1 has no effect with optim.optimizer=adamw"),
@@ -82,6 +86,12 @@ def test_validations_of_a_run_that_searches_in_groups() -> None:
 
 def test_numbers_that_yaml_reads_as_text() -> None:
     assert from_mapping(TrainConfig, {"optim": {"lr": "1e-3"}}).optim.lr == 1e-3
+
+
+def test_settings_of_an_older_version_load() -> None:
+    older = {"max_characters": 2000, "max_tokens": 64, "max_length_ratio": 9.0, "drop_identical": False}
+    config = from_mapping(TrainConfig, {"data": {"cleaning": older | {"drop_duplicates": True}}}).data.cleaning
+    assert (config.max_tokens, config.drop_duplicates, config.html_entities) == (64, True, "keep")
 
 
 def test_known_keys_hold_every_field() -> None:

@@ -6,6 +6,7 @@ import typer
 
 from mt.commands.average import average
 from mt.commands.compare import compare
+from mt.commands.data import data
 from mt.commands.evaluate import evaluate
 from mt.commands.export import export
 from mt.commands.import_marian import import_marian
@@ -25,6 +26,7 @@ app = typer.Typer(
 # train hands everything to Hydra, --help included
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command(context_settings=passed_on, add_help_option=False)(train)
+app.command()(data)
 app.command()(translate)
 app.command()(score)
 app.command()(evaluate)

@@ -77,8 +77,9 @@ def evaluate(
         decode = evaluation.changed(load_config(run).decode, **search)
         progress = _show_progress if sys.stderr.isatty() else None
         results = evaluation.evaluate(
-            run, source, reference, device, checkpoint or "best", decode, output_dir, progress, bleu_tokenizer, comet, tags
-        )
+            run, source, reference, device, checkpoint or "best", decode, output_dir, progress, bleu_tokenizer, comet,
+            tags,
+        )  # fmt: skip
     _show(results)
     if not details and report is None:
         return

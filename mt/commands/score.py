@@ -25,7 +25,9 @@ def score(
     together_with: Annotated[
         list[Path] | None, typer.Option("--with", help="One more run for an ensemble; may be repeated.")
     ] = None,
-    tags: Annotated[str | None, typer.Option(help="Tags before each source, such as '<2de>'. [default: the run's]")] = None,
+    tags: Annotated[
+        str | None, typer.Option(help="Tags before each source, such as '<2de>'. [default: the run's]")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
 ) -> None:
@@ -66,7 +68,7 @@ def _scored(translator: "Translator", pairs: Iterator[tuple[str, str]]) -> Itera
     """Yields for each pair what --json writes."""
     from itertools import islice
 
-    from mt.data.clean import is_empty
+    from mt.data.filters import is_empty
 
     sides, number = translator.tokenizers, 0
     while chunk := list(islice(pairs, PAIRS_AT_ONCE)):

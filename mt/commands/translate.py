@@ -103,7 +103,9 @@ def translate(
     ] = False,
     tags: Annotated[
         str | None,
-        typer.Option(help="Tags that the model was trained with, such as '<2de>', before each text. [default: the run's]"),
+        typer.Option(
+            help="Tags that the model was trained with, such as '<2de>', before each text. [default: the run's]"
+        ),
     ] = None,
     decode: Annotated[
         list[str] | None, typer.Option(help="Any other search setting: NAME=VALUE of decode; may be repeated.")
@@ -216,7 +218,7 @@ def _check_document(kind: str, text: list[str] | None, field: str | None, of_lin
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:
     import os
 
-    from mt.data.corpus import decode_lines, read_lines
+    from mt.data.files import decode_lines, read_lines
 
     if input is not None:
         return read_lines(input)

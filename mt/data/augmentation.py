@@ -12,6 +12,7 @@ from dataclasses import asdict
 import numpy as np
 
 from mt.config import AugmentationConfig
+from mt.documents.protection import mask_placeholders
 from mt.languages import WITHOUT_SPACES, primary_language
 
 Pair = tuple[str, str]
@@ -19,7 +20,6 @@ _LETTERS_PER_TYPO = 20
 _WORD = re.compile(r"[^\W_]+(?:[.,'’-][^\W_]+)*")  # a number with its points, a name with its hyphens
 _FROM_HERE_WITHOUT_SPACES = "\u2e80"  # East Asian characters, beside which a word of letters may stand without a space
 _PUNCTUATION = set(".,;:!?…\"'()[]«»‹›“”„‘’‚¿¡–—-。，、；：！？「」『』（）《》〈〉【】؟،؛।")
-_PLACEHOLDER_MARK = re.compile(r"[{}<>%@$\\]|://|www\.|&\w+;")  # text with any of these may hold a placeholder or an address
 _NAMES = ("name", "user", "count", "file", "date", "title", "url", "value", "id", "n", "0", "1", "2")
 _FORMS = (
     "{%s}", "{{%s}}", "${%s}", "%%(%s)s", "%%{%s}", "<%s>", "[%s]", "https://example.org/%s", "%s@example.org", "@%s",
@@ -54,7 +54,7 @@ class Augmenter:
 
     def change(self, pair: Pair, wanted: Sequence[bool], own: random.Random) -> Pair:
         """Returns the pair with the wanted of the changes made; one with a placeholder or an address stays."""
-        if any(wanted) and not _PLACEHOLDER_MARK.search(pair[0]):
+        if any(wanted) and mask_placeholders(pair[0]) == pair[0]:
             for change, is_wanted in zip(self.changes, wanted, strict=True):
                 if is_wanted:
                     pair = change(pair, own)
@@ -114,7 +114,7 @@ def without_punctuation(pair: Pair, own: random.Random) -> Pair:
 
 
 def with_typos(pair: Pair, own: random.Random) -> Pair:
-    """Returns the pair with wrong letters in its source: swapped with the next, missing, doubled, or another of its own.
+    """Returns the pair with wrong letters in its source: swapped with the next, missing, doubled, or another of it.
 
     One in twenty letters, one at least where there are two.
     """

@@ -21,14 +21,14 @@ import pyarrow as pa
 from filelock import FileLock
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import clean_pairs
+from mt.data.clean import Cleaner, Pair, clean_corpora, in_batches, outer_versions, token_reasons
 from mt.data.corpus import corpus_fingerprint, read_corpora
+from mt.data.duplicates import HELD_OUT
+from mt.data.own_settings import own_settings
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
-FORMAT_VERSION = 2  # raise it when the files or what cleaning and encoding do to a pair change
-_BATCH_PAIRS = 10_000
-_BATCH_CHARACTERS = 1 << 24  # a batch of very long texts is cut earlier: a few are in memory at a time
+FORMAT_VERSION = 3  # raise it when the files or what cleaning and encoding do to a pair change
 _THREADS = 2
 _SCHEMA = pa.schema(
     [
@@ -56,13 +56,16 @@ class EncodedCorpus:
             file = pa.ipc.open_file(self._buffer)
             self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]
             self._first_pairs = np.cumsum([0] + [batch.num_rows for batch in self._batches])  # of each record batch
-            if self._first_pairs[-1] != metadata["pairs"]:
-                raise ValueError(f"{self._first_pairs[-1]} pairs, must be {metadata['pairs']}")
+            corpus_pairs = list(metadata["corpus_pairs"])
+            if self._first_pairs[-1] != sum(corpus_pairs):
+                raise ValueError(f"{self._first_pairs[-1]} pairs, must be {sum(corpus_pairs)}")
         except (OSError, ValueError, KeyError, TypeError) as error:  # ArrowInvalid is a ValueError
             raise ValueError(f"{folder}: not a complete encoded corpus ({error}): delete it") from error
         self.metadata = metadata
         self.fingerprint: str = metadata["fingerprint"]
+        self.corpus_pairs: list[int] = corpus_pairs  # of each corpus, one after the other
         self.counts: Counter[str] = Counter(metadata["dropped"])
+        self.repaired: Counter[str] = Counter(metadata["repaired"])
         # the whole file as numbers, so that the tokens of any pairs are gathered in one go
         self.words = np.frombuffer(self._buffer, dtype=np.int32, count=self._buffer.size // 4)
 
@@ -158,62 +161,74 @@ def encode_corpus(
     """
     if not corpora:
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
-    fingerprint = _fingerprint(corpora, data, tokenizers, clean, split)
+    key = _cache_key(corpora, data, tokenizers, clean, split)
     cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"data.cache_dir={cache_dir}: cannot be created ({error.strerror})") from error
-    folder = cache_dir / fingerprint
-    with FileLock(cache_dir / f"{fingerprint}.lock"):
+    folder = cache_dir / key
+    with FileLock(cache_dir / f"{key}.lock"):
         if folder.exists():
             try:
                 return EncodedCorpus(folder)
             except ValueError:  # broken or of an older version: built anew
                 shutil.rmtree(folder)
-        unfinished = cache_dir / f"{fingerprint}.unfinished"
+        unfinished = cache_dir / f"{key}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
         unfinished.mkdir()
         counts: Counter[str] = Counter()
-        pairs = read_corpora(corpora, data, split)
-        if clean:
-            pairs = clean_pairs(pairs, data.cleaning, counts)
+        repaired: Counter[str] = Counter()
         try:
-            kept = _write_pairs(unfinished, pairs, tokenizers, data.cleaning if clean else None, counts, progress)
-            if kept == 0:
+            cleaner = Cleaner(data) if clean else None
+            if cleaner is not None:
+                counts, repaired = cleaner.dropped, cleaner.repaired
+            parts = _parts(corpora, data, cleaner, split, counts)
+            kept, fingerprint = _write_pairs(unfinished, parts, tokenizers, counts, progress)
+            if not any(kept):
                 dropped = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
-                raise ValueError(f"data.{split}: no pair is left after data.cleaning (dropped {dropped or 'none'})")
-            _write_metadata(unfinished, fingerprint, kept, counts, tokenizers, data.cleaning if clean else None)
+                raise ValueError(
+                    f"data.{split}: no pair is left after data.cleaning (dropped {dropped or 'none'}): loosen it, or "
+                    "give other corpora (mt data shows what each step drops)"
+                )
+            _write_metadata(unfinished, fingerprint, kept, counts, repaired, tokenizers)
             os.replace(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         return EncodedCorpus(folder)
 
 
-def _fingerprint(
+def _cache_key(
     corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: TokenizerPair, clean: bool, split: str
 ) -> str:
     """Returns a SHA-256 hex digest of all that the encoded pairs depend on."""
     parts = {
         "format_version": FORMAT_VERSION,
         "corpora": [corpus_fingerprint(corpus, data, f"data.{split}.{name}") for name, corpus in corpora.items()],
-        "cleaning": asdict(data.cleaning) if clean else None,
         "tokenizers": tokenizers.fingerprint,
     }
+    own = [own_settings(data, corpus, f"data.{split}.{name}") for name, corpus in corpora.items()] if clean else []
+    parts["cleaning"] = [(asdict(one.cleaning), one.source_language, one.target_language) for one in own]
+    parts["outer_versions"] = [outer_versions(one.cleaning) for one in own]
+    if any(one.cleaning.drop_held_out != "none" for one in own):
+        parts["held_out"] = [
+            corpus_fingerprint(corpus, data, f"data.{split}.{name}")
+            for split in HELD_OUT
+            for name, corpus in getattr(data, split).items()
+        ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _batches(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    batch: list[tuple[str, str]] = []
-    characters = 0
-    for pair in pairs:
-        batch.append(pair)
-        characters += len(pair[0]) + len(pair[1])
-        if len(batch) == _BATCH_PAIRS or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
+def _parts(
+    corpora: dict[str, CorpusConfig], data: DataConfig, cleaner: Cleaner | None, split: str, counts: Counter[str]
+) -> Iterator[tuple[CleaningConfig | None, Iterator[Pair]]]:
+    """Yields each corpus's pairs, cleaned where there is a cleaner, and its settings of cleaning."""
+    for name, corpus in corpora.items():
+        if cleaner is None:
+            yield None, read_corpora({name: corpus}, data, split, counts)
+        else:
+            own = own_settings(data, corpus, f"data.{split}.{name}")
+            yield own.cleaning, clean_corpora({name: corpus}, data, cleaner, split)
 
 
 def _encoded(batches: Iterable[list[tuple[str, str]]], tokenizers: TokenizerPair) -> Iterator[pa.RecordBatch]:
@@ -246,61 +261,78 @@ def _ids_column(ids: list[list[int]]) -> pa.ListArray:
 
 def _write_pairs(
     folder: Path,
-    pairs: Iterable[tuple[str, str]],
+    parts: Iterable[tuple[CleaningConfig | None, Iterator[Pair]]],
     tokenizers: TokenizerPair,
-    cleaning: CleaningConfig | None,
     counts: Counter[str],
     progress: Callable[[int], None] | None,
-) -> int:
-    """Writes pairs.arrow and returns the number of pairs in it."""
-    kept = 0
+) -> tuple[list[int], str]:
+    """Writes pairs.arrow and returns the number of pairs in it of each part, and the fingerprint of all."""
+    kept, content = list[int](), _Content()
     with open(folder / "pairs.arrow", "wb") as file:
         with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for rows in _encoded(_batches(pairs), tokenizers):
-                if cleaning is not None:
-                    rows = _fitting(rows, cleaning.max_tokens, counts)
-                if rows.num_rows:
-                    writer.write_batch(rows)
-                kept += rows.num_rows
-                if progress is not None:
-                    progress(kept + counts.total())
+            for cleaning, pairs in parts:
+                kept.append(0)
+                for rows in _encoded(in_batches(pairs), tokenizers):
+                    if cleaning is not None:
+                        rows = _fitting(rows, cleaning, counts)
+                    if rows.num_rows:
+                        writer.write_batch(rows)
+                        content.add(rows)
+                    kept[-1] += rows.num_rows
+                    if progress is not None:
+                        progress(sum(kept) + counts.total())
         file.flush()
         os.fsync(file.fileno())
-    return kept
+    return kept, content.fingerprint()
 
 
-def _fitting(rows: pa.RecordBatch, max_tokens: int, counts: Counter[str]) -> pa.RecordBatch:
-    """Returns the rows that have from 1 to max_tokens tokens on both sides; counts the first reason of the others."""
+class _Content:
+    """A fingerprint of pairs and their tokens that is the same however they are stored or cut into batches."""
+
+    def __init__(self) -> None:
+        self._hashes = [hashlib.sha256() for _ in range(2 * len(_SCHEMA))]  # of each column: lengths, then values
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        for column, lengths, values in zip(rows.columns, self._hashes[::2], self._hashes[1::2], strict=True):
+            offsets = _offsets(column)
+            of_ids = pa.types.is_list(column.type)
+            buffer = (column.values.buffers()[1] if of_ids else column.buffers()[2]) or b""
+            size = 4 if of_ids else 1  # bytes of a value
+            lengths.update(np.diff(offsets))
+            values.update(memoryview(buffer)[size * int(offsets[0]) : size * int(offsets[-1])])
+
+    def fingerprint(self) -> str:
+        """Returns a SHA-256 hex digest."""
+        return hashlib.sha256(b"".join(part.digest() for part in self._hashes)).hexdigest()
+
+
+def _fitting(rows: pa.RecordBatch, cleaning: CleaningConfig, counts: Counter[str]) -> pa.RecordBatch:
+    """Returns the rows that fit by their tokens; counts the first reason of the others."""
     source, target = (np.diff(_offsets(rows.column(name))) for name in ("source_ids", "target_ids"))
     fits = np.ones(len(source), dtype=bool)
-    for reason, holds in (
-        ("empty source", source == 0),  # normalisation can leave nothing
-        ("empty target", target == 0),
-        ("too many source tokens", source > max_tokens),
-        ("too many target tokens", target > max_tokens),
-    ):
-        dropped = int((fits & holds).sum())
-        if dropped:
+    for reason, drops in token_reasons(source, target, cleaning).items():
+        if dropped := int(drops.sum()):
             counts[reason] += dropped
-        fits &= ~holds
+        fits &= ~drops
     return rows if fits.all() else rows.filter(pa.array(fits))
 
 
 def _write_metadata(
     folder: Path,
     fingerprint: str,
-    pairs: int,
+    corpus_pairs: list[int],
     counts: Counter[str],
+    repaired: Counter[str],
     tokenizers: TokenizerPair,
-    cleaning: CleaningConfig | None,
 ) -> None:
     metadata = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
         "tokenizer_fingerprint": tokenizers.fingerprint,
-        "cleaning": None if cleaning is None else asdict(cleaning),
-        "pairs": pairs,
+        "pairs": sum(corpus_pairs),
+        "corpus_pairs": corpus_pairs,
         "dropped": dict(counts),
+        "repaired": dict(repaired),
     }
     with open(folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
         json.dump(metadata, file, ensure_ascii=False, indent=2)

@@ -114,8 +114,8 @@ def _stages(data: DataConfig, pairs: list[int]) -> list[Stage]:
     for before, after in zip(found, found[1:], strict=False):
         if before.from_step == after.from_step:
             raise ValueError(
-                f"data.stages.{after.name}.from_step={after.from_step}: stage {before.name} begins there too: give each "
-                "its own"
+                f"data.stages.{after.name}.from_step={after.from_step}: stage {before.name} begins there too: give "
+                "each its own"
             )
     return found
 

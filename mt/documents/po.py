@@ -1,7 +1,7 @@
 """gettext catalogues: what has no translation yet gets one, marked fuzzy; all other lines stay to the byte."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mt.documents.content import decode, encode
@@ -14,11 +14,12 @@ _ESCAPE = str.maketrans({"\\": "\\\\", '"': '\\"'} | {character: f"\\{name}" for
 
 
 @dataclass
-class _Entry:
+class Entry:
     """A message: its strings by keyword, and the lines (first, end) that they stand in."""
 
     strings: dict[str, list[str]] = field(default_factory=dict)  # of each line
     lines: dict[str, tuple[int, int]] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)  # "fuzzy", "c-format"
     flags_line: int | None = None
     flags_before: int | None = None  # the line that a new line of flags comes before
 
@@ -45,7 +46,7 @@ def translate_po(data: bytes, name: str, texts: TextTranslator) -> bytes:
     named = charset[1].decode() if charset else "utf-8"
     text, encoding, mark = decode(data, name, "utf-8" if named == "CHARSET" else named)
     lines: list[str | None] = text.split("\n")
-    wanted = [entry for entry in _entries(lines, name) if entry.is_wanted()]
+    wanted = [entry for entry in entries(lines, name) if entry.is_wanted()]
     places = [(entry, target) for entry in wanted for target in entry.targets()]
     translations = texts.strings([entry.source_of(target) for entry, target in places])
     for (entry, target), translation in zip(places, translations, strict=True):
@@ -62,8 +63,12 @@ def translate_po(data: bytes, name: str, texts: TextTranslator) -> bytes:
     return encode("\n".join(line for line in lines if line is not None), name, encoding, mark)
 
 
-def _entries(lines: list[str], name: str) -> Iterator[_Entry]:
-    entry, keyword = _Entry(), None
+def entries(lines: Iterable[str], name: str) -> Iterator[Entry]:
+    """Yields the messages of a catalogue, the header among them, without the obsolete ones.
+
+    Raises ValueError with file and line for what is no catalogue.
+    """
+    entry, keyword, number = Entry(), None, -1
     for number, line in enumerate(lines):
         stripped = line.strip()
         if not stripped or (stripped.startswith("#~")):
@@ -71,9 +76,10 @@ def _entries(lines: list[str], name: str) -> Iterator[_Entry]:
         if stripped.startswith("#"):
             if entry.targets():
                 yield _complete(entry, name, number)
-                entry, keyword = _Entry(), None
+                entry, keyword = Entry(), None
             if stripped.startswith("#,"):
                 entry.flags_line = number
+                entry.flags += [flag.strip() for flag in stripped[2:].split(",")]
             if stripped.startswith("#|") and entry.flags_before is None:
                 entry.flags_before = number
             continue
@@ -84,7 +90,7 @@ def _entries(lines: list[str], name: str) -> Iterator[_Entry]:
             keyword = found[1]
             if keyword in ("msgctxt", "msgid") and entry.targets():
                 yield _complete(entry, name, number)
-                entry = _Entry()
+                entry = Entry()
             if keyword in entry.strings:
                 raise ValueError(f"{name}, line {number + 1}: a second {keyword} in one entry")
             if entry.flags_before is None:
@@ -93,14 +99,14 @@ def _entries(lines: list[str], name: str) -> Iterator[_Entry]:
         entry.strings[keyword].append(re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), found[2]))
         entry.lines[keyword] = (entry.lines[keyword][0], number + 1)
     if entry.strings:
-        yield _complete(entry, name, len(lines))
+        yield _complete(entry, name, number + 1)
 
 
 def _line_end(line: str) -> str:
     return "\r" if line.endswith("\r") else ""
 
 
-def _complete(entry: _Entry, name: str, number: int) -> _Entry:
+def _complete(entry: Entry, name: str, number: int) -> Entry:
     """Returns the entry. Raises ValueError where it lacks a msgid or a msgstr."""
     if "msgid" not in entry.strings or not entry.targets():
         missing = "msgstr" if "msgid" in entry.strings else "msgid"

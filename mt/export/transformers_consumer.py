@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mt.config import DecodeConfig
-from mt.data.clean import is_empty
+from mt.data.filters import is_empty
 from mt.tokenizer import EOS_ID, PAD_ID, TokenizerPair, without_separators
 from mt.translation.lines import Translation, longest_output
 

@@ -8,8 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 from mt.config import TrainConfig
-from mt.data.clean import is_empty
-from mt.data.corpus import check_corpus, read_corpora, read_lines
+from mt.data.corpus import check_corpus, read_corpora
+from mt.data.files import read_lines
+from mt.data.filters import is_empty
 from mt.evaluation.metrics import Score, score_corpus
 from mt.tokenizer import without_separators
 from mt.translation.lines import Translation

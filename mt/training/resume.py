@@ -121,8 +121,8 @@ def check_same_pairs(before: dict[str, str | None], now: dict[str, str | None], 
         if fingerprint != now.get(split):
             raise ValueError(
                 f"data.{split}: the pairs differ from those that {run_dir} was begun with (fingerprint "
-                f"{str(fingerprint)[:12]}, now {str(now.get(split))[:12]}): restore the files, or begin a new run with "
-                "init_from"
+                f"{str(fingerprint)[:12]}, now {str(now.get(split))[:12]}): restore the files and the versions in its "
+                "versions.json, or begin a new run with init_from"
             )
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import time
 import warnings
-from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import torch
 
 from mt import checkpoint as folder
 from mt.config import DataConfig, TrainConfig
-from mt.data.clean import clean_pairs
-from mt.data.corpus import check_corpora, read_corpora
+from mt.data.clean import Cleaner, check_cleaning, clean_corpora
+from mt.data.corpus import check_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.data.mixture import check_mixture
 from mt.data.tags import check_tags, training_tags
@@ -74,6 +73,7 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
         check_mixture(config.data)
         training_tags(config.data)
         check_corpora(config.data)
+        check_cleaning(config.data)
 
 
 def _device(name: str, group: Group) -> torch.device:
@@ -105,6 +105,7 @@ def _prepare(
     if found.is_run:
         if group.first:
             check_corpora(config.data)
+            check_cleaning(config.data)
         tokenizers = folder.load_tokenizers(run_dir)
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
@@ -175,16 +176,19 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
         folder.check_tokenizer(folder.read_state(folder.pointed(parent, "best")), tokenizers)
         return tokenizers
     monitor.message("training the tokenizer")
-    counts: Counter[str] = Counter()
-    pairs = clean_pairs(read_corpora(config.data.train, config.data, "train"), config.data.cleaning, counts)
+    pairs = clean_corpora(config.data.train, config.data, Cleaner(config.data))
     return train_tokenizers(pairs, config.tokenizer, config.trainer.seed, training_tags(config.data))
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
-    dropped = ", ".join(f"{count} {reason}" for reason, count in corpus.counts.most_common()) or "none"
+    dropped, repaired = (
+        ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        for counts in (corpus.counts, corpus.repaired)
+    )
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokenizers, ranks = trainer.tokenizers, trainer.group.world_size
-    monitor.message(f"{len(corpus):,} training pairs (dropped: {dropped})")
+    told = f"dropped: {dropped or 'none'}" + (f"; repaired: {repaired}" if repaired else "")
+    monitor.message(f"{len(corpus):,} training pairs ({told})")
     if len(trainer.config.data.train) > 1 or len(trainer.stream.stages) > 1:
         for stage in trainer.stream.stages:
             monitor.message(stage.describe(list(trainer.config.data.train)))

@@ -35,9 +35,9 @@ class Window:
 class BatchStream:
     """Endless windows of `batches_per_update` micro-batches, of which this rank gets every world_size-th.
 
-    `epoch`, `next_batch` and `update` say where it stands; `seek` continues from elsewhere. With prefetch_updates a thread
-    prepares windows ahead, in page-locked memory for a GPU: `close` ends it. With repeating_shapes batches have one
-    size, as `pack` makes it from stream_tokens.
+    `epoch`, `next_batch` and `update` say where it stands; `seek` continues from elsewhere. With prefetch_updates a
+    thread prepares windows ahead, in page-locked memory for a GPU: `close` ends it. With repeating_shapes batches have
+    one size, as `pack` makes it from stream_tokens.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import yaml
 
 from mt.checkpoint import MODEL, load_config, pointed, read_state
 from mt.config import CorpusConfig, DataConfig, DecodeConfig
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 from mt.evaluation.comet import find_comet, score_comet
 from mt.evaluation.metrics import Score, bleu_tokenizer, check_seed, make_bleu, score_with_intervals
 from mt.mapping import from_mapping
@@ -108,15 +108,16 @@ def evaluate(
     followed by the checkpoint's where that is not "best". Translations that stand there and were made by the same
     program from the same checkpoint, settings and text are scored as they are. `progress` is called with the sentences
     translated and their total. `bleu_tokenizer` replaces the one that follows from the target language; `comet` is a
-    COMET model's name or file. Sources
-    stand behind `tags`, or else those of their corpus in data.test, or else decode's. Raises ValueError, before the model is loaded, for files that are missing, empty or of
-    unequal length, and where NAME would replace what was made from other text; before translating for an output_dir
-    that cannot be written; and where COMET fails, after all else was written.
+    COMET model's name or file. Sources stand behind `tags`, or those of their corpus in data.test, or decode's. Raises
+    ValueError, before the model is loaded, for files that are missing, empty or of unequal length, and where NAME would
+    replace what was made from other text; before translating for an output_dir that cannot be written; and where COMET
+    fails, after all else was written.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir)
     corpora = _test_corpora(config.data, run_dir, source, reference)
-    languages = {name: corpus.target_language or config.data.target_language for name, (_, corpus, _) in corpora.items()}
+    common = config.data.target_language
+    languages = {name: corpus.target_language or common for name, (_, corpus, _) in corpora.items()}
     kind = str(resolve_device(device))
     of_languages = {code: _Scorer(code, bleu_tokenizer, comet, kind) for code in dict.fromkeys(languages.values())}
     scorers = {name: of_languages[code] for name, code in languages.items()}
@@ -127,8 +128,7 @@ def evaluate(
         check_replaces_only_its_own(folder, name + suffix, texts[name].fingerprint)
         scorers[name].check(texts[name])
     decode = decode or config.decode
-    own_tags = {name: corpus.tags if tags is None else tags for name, (_, corpus, _) in corpora.items()}
-    searches = {name: decode if own is None else dataclasses.replace(decode, tags=own) for name, own in own_tags.items()}
+    searches = {name: _search(decode, corpus, tags) for name, (_, corpus, _) in corpora.items()}
     made_by = {name: _made_by(run_dir, checkpoint, search, kind) for name, search in searches.items()}
     kept = {name: kept_translations(folder, name + suffix, made_by[name], texts[name].fingerprint) for name in corpora}
     missing = [name for name in corpora if kept[name] is None]
@@ -237,6 +237,12 @@ def _translate(
     truncated, unfinished = sum(t.source_truncated for t in found), sum(t.unfinished for t in found)
     values = truncated, unfinished, round(time.monotonic() - start, 3)
     return [t.text for t in found], dict(zip(_FACTS, values, strict=True))
+
+
+def _search(decode: DecodeConfig, corpus: CorpusConfig, tags: str | None) -> DecodeConfig:
+    """Returns the search settings for a corpus, with the given tags or its own."""
+    own = corpus.tags if tags is None else tags
+    return decode if own is None else dataclasses.replace(decode, tags=own)
 
 
 def _made_by(run_dir: Path, checkpoint: str, decode: DecodeConfig, device: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 from mt.translation.phrases import in_word
 
 

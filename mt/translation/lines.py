@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from mt.config import DecodeConfig
-from mt.data.clean import is_empty
+from mt.data.filters import is_empty
 from mt.data.tags import tag_ids
 from mt.tokenizer import TokenizerPair
 from mt.translation.beam import Hypothesis

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import CorpusConfig, DataConfig
-from mt.data.corpus import check_corpus, read_corpus, read_lines
+from mt.data.corpus import check_corpus, read_corpus
+from mt.data.files import read_lines
 from mt.translation.output import open_output
 
 

@@ -15,7 +15,7 @@ import torch
 from mt import checkpoint as folder
 from mt.__main__ import main
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
-from mt.data.corpus import read_lines
+from mt.data.files import read_lines
 from mt.model.transformer import Transformer
 from mt.tokenizer import EOS_ID, train_tokenizers
 from mt.translation.translator import load_translator
@@ -110,7 +110,8 @@ def test_a_corpus_with_line_breaks_of_other_tools_is_trained_on_and_scored_line_
     (tmp_path / "a.jsonl").write_bytes("\r\n".join(rows).encode())
     corpora = ("main.source=a.en", "main.target=a.de", "main.path=null", "b.path=a.tsv", "c.path=a.jsonl")
     every = [f"data.{split}.{setting}" for split in ("train", "test") for setting in corpora]
-    code, _, err = train(run_mt, *every, NO_VALIDATION, "decode.max_length_ratio=0", "decode.max_length_offset=3")
+    settings = [*every, NO_VALIDATION, "data.cleaning.drop_held_out=none"]
+    code, _, err = train(run_mt, *settings, "decode.max_length_ratio=0", "decode.max_length_offset=3")
     assert code == 0, err
     assert "54 training pairs (dropped: none)" in log_of(tmp_path / "run")
     tokenizer = folder.load_tokenizers(tmp_path / "run").source

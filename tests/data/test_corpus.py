@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mt.config import CorpusConfig, DataConfig
-from mt.data import corpus
-from mt.data.corpus import check_corpora, corpus_fingerprint, read_corpora, read_corpus, read_lines
+from mt.data import files
+from mt.data.corpus import check_corpora, corpus_fingerprint, read_corpora, read_corpus
+from mt.data.files import read_lines
 
 SEPARATORS = dict(
     VT="\x0b", FF="\x0c", FS="\x1c", GS="\x1d", RS="\x1e", NEL="\x85", LS="\u2028", PS="\u2029", CR="\r"
@@ -159,17 +160,19 @@ def test_missing_empty_and_broken_files(tmp_path) -> None:
     for name in ("e.tsv", "e.jsonl"):
         empty = CorpusConfig(path=write(tmp_path / name, ""))
         assert "the file is empty" in error_of(check, empty)
-        assert "the file is empty" in error_of(pairs, empty)
+        assert "there is no pair of texts" in error_of(pairs, empty)
 
 
 def test_unknown_format_and_meaningless_settings(tmp_path) -> None:
-    csv = write(tmp_path / "t.csv", "a,b\n")
-    assert "unknown format .csv; known: .tsv, .jsonl" in error_of(check, CorpusConfig(path=csv))
+    sheet = write(tmp_path / "t.xlsx", "a,b\n")
+    assert "unknown format .xlsx; known: .tsv, .csv, .jsonl" in error_of(check, CorpusConfig(path=sheet))
     tsv = write(tmp_path / "t.tsv", "a\tb\n")
     assert "dataset_config=x" in error_of(check, CorpusConfig(path=tsv, dataset_config="x"))
     assert "split=test" in error_of(check, CorpusConfig(path=tsv, split="test"))
     text = CorpusConfig(source=tsv, target=tsv, source_field="0")
     assert "source_field=0" in error_of(check, text)
+    assert "include_fuzzy=True" in error_of(check, CorpusConfig(path=tsv, include_fuzzy=True))
+    assert "include_fuzzy=True" in error_of(check, CorpusConfig(dataset="x", include_fuzzy=True))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
@@ -217,7 +220,7 @@ def test_read_lines_of_an_empty_file_is_nothing(tmp_path) -> None:
 @pytest.mark.parametrize("end", ["", "\n"])
 @pytest.mark.parametrize("block_bytes", [1, 7, 1 << 16])
 def test_lines_are_the_same_however_many_are_decoded_at_once(tmp_path, monkeypatch, suffix, end, block_bytes) -> None:
-    monkeypatch.setattr(corpus, "_LINES_BYTES", block_bytes)
+    monkeypatch.setattr(files, "_LINES_BYTES", block_bytes)
     lines = ["tea", "", "", "茶\u2028茶", "rice\x0b\x85", "\ufeffno mark", "a\rb", "last"]
     stored = [line + ("\r" if line == "a\rb" else "") for line in lines]
     path = write(tmp_path / f"t.txt{suffix}", "\ufeff" + "\n".join(stored) + end)
@@ -229,7 +232,7 @@ def test_lines_are_the_same_however_many_are_decoded_at_once(tmp_path, monkeypat
     ("line", "part"), [(b"bad \xff", "byte 5 (0xff) is not valid UTF-8"), (b"a\0\xff", "has a NUL byte")]
 )
 def test_a_bad_line_is_named_after_the_good_ones_before_it(tmp_path, monkeypatch, block_bytes, line, part) -> None:
-    monkeypatch.setattr(corpus, "_LINES_BYTES", block_bytes)
+    monkeypatch.setattr(files, "_LINES_BYTES", block_bytes)
     path = Path(write(tmp_path / "t.txt", b"1\n2\n3\n4\n" + line + b"\n6\n"))
     lines = read_lines(path)
     assert [next(lines) for _ in range(4)] == ["1", "2", "3", "4"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
-from mt.data import encoded
+from mt.data import clean, encoded
 from mt.data.encoded import EncodedCorpus, encode_corpus
 from mt.tokenizer import Tokenizer, TokenizerPair, train_tokenizers
 
@@ -23,7 +23,7 @@ def tokenizers() -> TokenizerPair:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch) -> None:
-    monkeypatch.setattr(encoded, "_BATCH_PAIRS", 10)
+    monkeypatch.setattr(clean, "BATCH_PAIRS", 10)
 
 
 def corpus(folder: Path, pairs: list[tuple[str, str]], name: str = "t") -> CorpusConfig:
@@ -119,18 +119,39 @@ def test_cache_is_used_and_keyed_by_all_that_matters(tmp_path, tokenizers: Token
     data = data_config(tmp_path)
     first = encode_corpus(data.train, data, tokenizers)
     with monkeypatch.context() as patch:
-        patch.setattr(encoded, "read_corpora", lambda *_: pytest.fail("read again"))
+        patch.setattr(encoded, "clean_corpora", lambda *_: pytest.fail("read again"))
         assert encode_corpus(data.train, data, tokenizers).texts(7) == PAIRS[7]
-    fingerprints = {first.fingerprint}
-    fingerprints.add(encode_corpus(data.train, data, tokenizers, clean=False).fingerprint)
-    swapped = TokenizerPair(tokenizers.target, tokenizers.source)
-    fingerprints.add(encode_corpus(data.train, data, swapped).fingerprint)
+    others = [encode_corpus(data.train, data, tokenizers, clean=False)]
     data.cleaning.max_tokens = 99
-    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    others.append(encode_corpus(data.train, data, tokenizers))
+    assert {other.fingerprint for other in others} == {first.fingerprint}  # the same pairs, and the same tokens
+    swapped = TokenizerPair(tokenizers.target, tokenizers.source)
+    others.append(encode_corpus(data.train, data, swapped))
     data = data_config(tmp_path, PAIRS[:-1])
-    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
-    assert len(fingerprints) == 5
-    assert {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()} == fingerprints
+    others.append(encode_corpus(data.train, data, tokenizers))
+    assert len({corpus.fingerprint for corpus in [first, *others]}) == 3
+    folders = {corpus.folder for corpus in [first, *others]}
+    assert len(folders) == 5 and {path for path in (tmp_path / "cache").iterdir() if path.is_dir()} == folders
+
+
+def test_the_fingerprint_follows_the_pairs_and_not_the_batches(
+    tmp_path, tokenizers: TokenizerPair, monkeypatch
+) -> None:
+    fingerprints = []
+    for number, (pairs, size) in enumerate(
+        [(PAIRS, 10), (PAIRS, 7), ([("", "x"), *PAIRS], 10), ([*PAIRS[1:], PAIRS[0]], 10), ([("red", "x"), *PAIRS], 10)]
+    ):
+        monkeypatch.setattr(clean, "BATCH_PAIRS", size)
+        (tmp_path / str(number)).mkdir()
+        data = data_config(tmp_path / str(number), pairs)
+        fingerprints.append(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert fingerprints[0] == fingerprints[1] == fingerprints[2] and len(set(fingerprints)) == 3
+    moved = [("ab", "c"), ("a", "bc")], [("a", "c"), ("ba", "bc")]  # the same letters with other borders
+    for number, pairs in enumerate(moved, start=10):
+        (tmp_path / str(number)).mkdir()
+        data = data_config(tmp_path / str(number), pairs)
+        fingerprints.append(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert len(set(fingerprints)) == 5
 
 
 @pytest.mark.parametrize("damage", ["no metadata", "cut arrow", "old version", "not json", "unfinished"])
@@ -164,6 +185,14 @@ def test_failure_leaves_no_folder(tmp_path, tokenizers: TokenizerPair) -> None:
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
+def test_cleaning_that_cannot_work_leaves_no_folder(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path, min_script_share=0.5)
+    data.target_language = "xx"
+    with pytest.raises(ValueError, match="data.target_language=xx"):
+        encode_corpus(data.train, data, tokenizers)
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
 def test_nothing_left_states_the_counts(tmp_path, tokenizers: TokenizerPair) -> None:
     data = data_config(tmp_path, [("", "空"), ("a " * 30, "b " * 30)], max_tokens=5)
     with pytest.raises(ValueError, match="data.train: no pair is left .*empty source: 1, too many source tokens: 1"):
@@ -191,3 +220,29 @@ def test_pickles_as_its_path_for_spawned_workers(tmp_path, tokenizers: Tokenizer
     assert len(pickle.dumps(result)) < 1000
     copy = pickle.loads(pickle.dumps(result))
     assert [_texts_and_ids(copy, i) for i in range(27)] == [_texts_and_ids(result, i) for i in range(27)]
+
+
+def test_repaired_text_is_encoded_and_counted(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path, [("red &amp; tea", "红茶"), ("tea", "茶&#10;红")], html_entities="repair")
+    for _ in range(2):  # encoded, then from the cache
+        result = encode_corpus(data.train, data, tokenizers)
+        assert [result.texts(i) for i in range(2)] == [("red & tea", "红茶"), ("tea", "茶 红")]
+        assert result.source_ids(0).tolist() == tokenizers.source.encode(["red & tea"])[0]
+        assert result.repaired == {"source HTML entities": 1, "target HTML entities": 1} and not result.counts
+    untouched = encode_corpus(data.train, data, tokenizers, clean=False, split="valid")
+    assert untouched.texts(0) == ("red &amp; tea", "红茶") and not untouched.repaired
+
+
+def test_other_validation_text_is_another_corpus(tmp_path, tokenizers: TokenizerPair) -> None:
+    data = data_config(tmp_path)
+    fingerprints = {encode_corpus(data.train, data, tokenizers).fingerprint}
+    for name, pair in (("v1", PAIRS[3]), ("v2", PAIRS[4])):
+        data.valid = {"main": corpus(tmp_path, [pair], name)}
+        result = encode_corpus(data.train, data, tokenizers)
+        assert result.counts == {"source in valid": 1} and pair not in map(result.texts, range(len(result)))
+        fingerprints.add(result.fingerprint)
+    data.cleaning.drop_held_out = "none"
+    fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
+    assert len(fingerprints) == 4 and len(encode_corpus(data.train, data, tokenizers)) == 25
+    del data.valid["main"]
+    assert encode_corpus(data.train, data, tokenizers).fingerprint in fingerprints

@@ -3,7 +3,7 @@ import time
 import polib
 import pytest
 
-from mt.documents.po import _entries
+from mt.documents.po import entries
 from tests.documents.samples import PO, same, translated, upper
 
 
@@ -67,6 +67,6 @@ def test_only_the_header_names_the_encoding() -> None:
 def test_many_lines_of_a_message_take_linear_time() -> None:
     lines = ['msgid ""', *['"they read good books "'] * 100_000, 'msgstr ""']
     start = time.process_time()
-    (entry,) = _entries(lines, "a.po")
+    (entry,) = entries(lines, "a.po")
     assert len(entry.source_of("msgstr")) == 2_100_000
     assert time.process_time() - start < 5  # quadratic time would be far more

@@ -162,7 +162,7 @@ def test_an_imported_run_is_fine_tuned_and_exported(tmp_path):
     config.data.source_language, config.data.target_language = "en", "de"
     config.data.cache_dir = str(tmp_path / "cache")
     config.data.train = {"main": CorpusConfig(path=str(corpus))}
-    config.data.valid = config.data.train
+    config.data.valid, config.data.cleaning.drop_held_out = config.data.train, "none"
     config.decode.max_length_offset = 2
     config.trainer.max_steps, config.trainer.tensorboard, config.optim.lr = 30, False, 1e-2
     config.trainer.validate_every_steps, config.optim.warmup_steps = 10, 5

@@ -2,7 +2,6 @@
 
 import gzip
 import warnings
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 
 from mt.compose import compose, read_config
 from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig, TrainConfig
-from mt.data.clean import clean_pairs, is_empty
-from mt.data.corpus import check_corpus, corpus_fingerprint, read_corpus, read_lines
+from mt.data.clean import Cleaner
+from mt.data.corpus import check_corpus, corpus_fingerprint, read_corpus
+from mt.data.files import read_lines
+from mt.data.filters import is_empty
 from mt.mapping import from_mapping, known_keys, to_mapping
 from mt.tokenizer import Tokenizer, lost_characters, train_tokenizers
 
@@ -84,9 +85,14 @@ def read_all(config: CorpusConfig) -> list[tuple[str, str]] | None:
     fingerprint = outcome(corpus_fingerprint, config, data, "data.train.main")
     assert fingerprint is None or len(fingerprint) == 64
     pairs = outcome(lambda: list(read_corpus(config, data, "data.train.main")))
-    counts: Counter[str] = Counter()
-    kept = list(clean_pairs(pairs or [], CleaningConfig(drop_duplicates=True, drop_identical=True), counts))
-    assert len(kept) + counts.total() == len(pairs or [])
+    everything = CleaningConfig(
+        html_entities="repair", control_characters="repair", drop_identical=True, drop_replacement_characters=True,
+        drop_bracket_mismatch=True, drop_number_mismatch=True, min_script_share=0.5, drop_duplicates=True,
+        drop_near_duplicates=True,
+    )  # fmt: skip
+    cleaner = Cleaner(DataConfig(cleaning=everything))
+    kept = list(cleaner.clean(pairs or []))
+    assert len(kept) + cleaner.dropped.total() == len(pairs or [])
     return pairs
 
 

@@ -1,0 +1,100 @@
+"""Hugging Face datasets: by name on the hub or a local folder, whole and memory-mapped, or streamed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mt.config import CorpusConfig
+from mt.data.readers.rows import row_pair
+from mt.data.sides import Pair, Sides
+
+_ROWS = 1000  # read at once
+
+
+def dataset_pairs(config: CorpusConfig, sides: Sides) -> Iterator[Pair]:
+    """Yields both fields of each row. Raises ValueError for a dataset that cannot be loaded, or has other fields."""
+    place, number = _place(config, sides), 0
+    for columns in _batches(config, sides):
+        for values in zip(*columns.values(), strict=True):
+            number += 1
+            yield row_pair(dict(zip(columns, values, strict=True)), sides, f"{place}, row {number}")
+
+
+def dataset_fingerprint(config: CorpusConfig, sides: Sides) -> str:
+    """Returns what stands for the content of the split: the library's own fingerprint of its files."""
+    if not config.streaming:
+        return _loaded(config, sides)._fingerprint
+    import datasets
+
+    try:
+        builder = datasets.load_dataset_builder(config.dataset, config.dataset_config)
+    except _errors() as error:
+        raise _cannot_load(config, sides, error) from error
+    files = builder.config.data_files or {}
+    origins = [f"{split}: {[*data, *data.origin_metadata]}" for split, data in files.items()]  # commits, or times
+    return "\0".join(["streaming", builder.cache_dir, config.split, *origins])
+
+
+def _batches(config: CorpusConfig, sides: Sides) -> Iterator[dict[str, list]]:
+    rows = _loaded(config, sides)
+    names = rows.column_names or []  # of a stream they may be unknown
+    if set(sides.fields) <= set(names) or "translation" in names:
+        rows = rows.select_columns([name for name in names if name in (*sides.fields, "translation")])
+    if not config.streaming:
+        for start in range(0, len(rows), _ROWS):
+            yield rows[start : start + _ROWS]
+        return
+    batches = rows.iter(_ROWS)
+    while True:
+        try:
+            batch = next(batches, None)
+        except _errors() as error:
+            raise _cannot_load(config, sides, error) from error
+        if batch is None:
+            return
+        yield batch
+
+
+def _loaded(config: CorpusConfig, sides: Sides) -> Any:
+    """Returns the datasets.Dataset of a corpus, or the IterableDataset, of which nothing is known to be there."""
+    import datasets
+
+    setting = f"{sides.name}.dataset={config.dataset}"
+    folder = Path(config.dataset)
+    for file in folder.rglob("*") if folder.is_dir() else ():
+        if ".tsv" in (suffix.lower() for suffix in file.suffixes):  # read as CSV, where quotation marks swallow lines
+            raise ValueError(f"{setting}: holds {file.name}, which datasets cannot read safely: set path to it instead")
+    try:
+        if (folder / "state.json").exists() or (folder / "dataset_dict.json").exists():
+            if config.streaming:
+                raise ValueError("streaming=true has no meaning for a saved folder, which is never read whole")
+            loaded = datasets.load_from_disk(config.dataset)
+            if isinstance(loaded, datasets.DatasetDict):
+                if config.split not in loaded:
+                    raise ValueError(f"no split {config.split}; there are {', '.join(loaded)}")
+                loaded = loaded[config.split]
+        else:
+            loaded = datasets.load_dataset(
+                config.dataset, config.dataset_config, split=config.split, streaming=config.streaming
+            )
+    except _errors() as error:
+        raise _cannot_load(config, sides, error) from error
+    if not config.streaming:
+        if len(loaded) == 0:
+            raise ValueError(f"{_place(config, sides)}: has no rows")
+        row_pair(loaded[0], sides, f"{_place(config, sides)}, row 1")
+    return loaded
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    import datasets
+
+    return OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError
+
+
+def _cannot_load(config: CorpusConfig, sides: Sides, error: Exception) -> ValueError:
+    return ValueError(f"{_place(config, sides)}: cannot be loaded ({' '.join(str(error).split())[:300]})")
+
+
+def _place(config: CorpusConfig, sides: Sides) -> str:
+    return f"{sides.name}.dataset={config.dataset}, split {config.split}"
