@@ -133,6 +133,8 @@ def translate(
         raise ValueError("--details needs --json")
     if engine not in (None, "mt", "ctranslate2"):
         raise ValueError(f"--engine={engine}: must be mt or ctranslate2")
+    from mt.checkpoint import load_config
+    from mt.data.tags import missing_tags
     from mt.documents.formats import document_format
     from mt.export.engine import is_export, load_decode, load_engine, load_languages
     from mt.translation.documents import translate_file
@@ -144,6 +146,8 @@ def translate(
 
     kind = document_format(input, format)
     settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [], tags)
+    if not is_export(run) and (warning := missing_tags(load_config(run).data, settings.tags)):
+        print(f"warning: {warning}", file=sys.stderr)
     terms = Glossary.read(glossary) if glossary else None
 
     def guide(source: str) -> Guidance:

@@ -9,19 +9,23 @@ from mt.config import CorpusConfig, DataConfig
 from mt.mapping import suggest
 from mt.tokenizer import Tokenizer
 
-_TAKEN = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>|.*▁.*")  # names of other pieces
+# in brackets, so that training the tokenizer can leave them out of its text; not the names of other pieces
+_TAG = re.compile(r"(?!<(pad|unk|s|/s|0x[0-9A-F]{2})>)(<[^<>\s▁]+>|>>[^<>\s▁]+<<)")
 
 
 def training_tags(data: DataConfig) -> list[str]:
     """Returns the tags of all training corpora, each once, in order.
 
-    Raises ValueError for a tag that another piece's name is, and for one of validation or test alone.
+    Raises ValueError for a tag of another form, and for one of validation or test alone.
     """
     found: list[str] = []
     for name, corpus in data.train.items():
         for tag in (corpus.tags or "").split():
-            if _TAKEN.fullmatch(tag):
-                raise ValueError(f"data.train.{name}.tags: {tag}: is the name of another piece: choose another, <2de>")
+            if not _TAG.fullmatch(tag):
+                raise ValueError(
+                    f"data.train.{name}.tags={corpus.tags}: {tag}: must be written as <2de> or >>de<<, and not be the "
+                    "name of another piece, such as <s>"
+                )
             found.append(tag)
     found = list(dict.fromkeys(found))
     for split in ("valid", "test"):
@@ -35,6 +39,14 @@ def check_tags(data: DataConfig, default: str, tokenizer: Tokenizer) -> None:
     for name, corpus in data.train.items():
         tag_ids(corpus.tags or "", tokenizer, f"data.train.{name}.tags")
     tag_ids(default, tokenizer)
+
+
+def missing_tags(data: DataConfig, tags: str) -> str | None:
+    """Returns a warning where a model that was trained on nothing without tags is to translate without any."""
+    known = training_tags(data)
+    if tags or not known or not all(corpus.tags for corpus in data.train.values()):
+        return None
+    return f"this model was trained on nothing without tags, and none is given: --tags of {', '.join(known)}"
 
 
 def tag_ids(tags: str, tokenizer: Tokenizer, setting: str = "decode.tags") -> list[int]:

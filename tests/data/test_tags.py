@@ -44,7 +44,9 @@ def test_tags_of_the_corpora_are_found_once_each_and_in_order():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (DataConfig(train=corpora(a="<s>")), "data.train.a.tags: <s>: is the name of another piece: choose another"),
+        (DataConfig(train=corpora(a="<2de> <s>")), "data.train.a.tags=<2de> <s>: <s>: must be written as <2de> or"),
+        (DataConfig(train=corpora(a="back")), "data.train.a.tags=back: back: must be written as <2de> or >>de<<"),
+        (DataConfig(train=corpora(a="<0xE9>")), "data.train.a.tags=<0xE9>: <0xE9>: must be written"),
         (
             DataConfig(train=corpora(a="<2de>"), valid=corpora(v="<2ed>")),
             r"data.valid.v.tags=<2ed>: <2ed>: no training corpus has this tag; did you mean <2de>\? \(tags: <2de>\)",
