@@ -116,11 +116,9 @@ def evaluate(
     run_dir = Path(run_dir)
     config = load_config(run_dir)
     corpora = _test_corpora(config.data, run_dir, source, reference)
-    common = config.data.target_language
-    languages = {name: corpus.target_language or common for name, (_, corpus, _) in corpora.items()}
     kind = str(resolve_device(device))
-    of_languages = {code: _Scorer(code, bleu_tokenizer, comet, kind) for code in dict.fromkeys(languages.values())}
-    scorers = {name: of_languages[code] for name, code in languages.items()}
+    scorers = _scorers([corpus for _, corpus, _ in corpora.values()], config.data, bleu_tokenizer, comet, kind)
+    scorers = dict(zip(corpora, scorers, strict=True))
     texts = {name: read_texts(*corpus, config.data, label) for name, (label, *corpus) in corpora.items()}
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
     suffix = "" if checkpoint == "best" else f".{checkpoint}"
@@ -157,7 +155,7 @@ def evaluate(
             found = {key: score.record() for key, score in scores.items()}
             record = write_results(folder, name + suffix, translations, {**found, **made})
         files = folder / f"{name + suffix}.hyp.txt", folder / f"{name + suffix}.json"
-        told = scorers[name].tokenizer, record, *files, kept[name] is not None, languages[name]
+        told = scorers[name].tokenizer, record, *files, kept[name] is not None, scorers[name].language
         results[name] = Evaluation(scores, translations, texts[name], *told)
     return results
 
@@ -223,6 +221,15 @@ class _Scorer:
         if self.comet:
             sides = texts.sources, translations, texts.references[0]
             yield {**scores, "comet": score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))}
+
+
+def _scorers(
+    corpora: list[CorpusConfig], data: DataConfig, tokenizer: str | None, comet: str | None, device: str
+) -> list[_Scorer]:
+    """Returns what scores each corpus: by its own target language, or the run's."""
+    languages = [corpus.target_language or data.target_language for corpus in corpora]
+    found = {code: _Scorer(code, tokenizer, comet, device) for code in dict.fromkeys(languages)}
+    return [found[code] for code in languages]
 
 
 _FACTS = ("truncated_sources", "unfinished_translations", "seconds")  # of a translation, as it happened

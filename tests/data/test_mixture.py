@@ -71,8 +71,7 @@ def test_an_order_is_the_same_for_the_same_place_and_another_in_another_stage_or
         assert not np.array_equal(order, other)
 
 
-@pytest.mark.parametrize("first_epoch", [0, 2])
-def test_10_000_batches_have_each_corpus_within_1_percent_of_its_weight(first_epoch):
+def test_10_000_batches_have_each_corpus_within_1_percent_of_its_weight():
     """Whatever the lengths, which differ from corpus to corpus, and wherever in an epoch they begin."""
     rng = np.random.default_rng(0)
     pairs, weights, longest = [200, 60_000, 20_000], [0.1, 0.3, 0.6], [6, 30, 12]
@@ -80,7 +79,7 @@ def test_10_000_batches_have_each_corpus_within_1_percent_of_its_weight(first_ep
     own = {name: {"weight": weight} for name, weight in zip("abc", weights, strict=True)}
     (stage,) = plan_stages(data(**own), pairs)
     batches = []
-    for epoch in range(first_epoch, first_epoch + 2):
+    for epoch in (1, 2):
         order = epoch_order(stage, 0, 5, epoch)
         plan = plan_epoch(lengths, lengths, 64, 16, 5, epoch, order)
         assert Counter(np.concatenate(plan).tolist()) == Counter(order.tolist())

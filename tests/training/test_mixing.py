@@ -2,19 +2,23 @@
 
 import dataclasses
 import json
+import sys
 from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 
 from mt import checkpoint as folder
+from mt.__main__ import main
 from mt.config import AugmentationConfig, CorpusConfig, StageConfig
 from mt.data.encoded import encode_corpus
 from mt.data.tags import training_tags
+from mt.export.engine import load_engine
 from mt.training.run import train
 from mt.training.stream import BatchStream
 from mt.training.validation import chosen_pairs
+from mt.translation.evaluate import evaluate
+from mt.translation.sampling import Sampling
 from mt.translation.translator import load_translator
 from tests.training.small_runs import WORDS, assert_same, final_tensors, settings, train_until, write_corpus
 
@@ -37,6 +41,7 @@ def mixed(place, run_dir, **trainer):
     config.data.train["main"].weight = 2
     config.data.stages = {"web": StageConfig(5, {"web": 1, "main": 1}), "end": StageConfig(9, {"main": 1})}
     config.data.augmentation = EVERYTHING
+    config.data.cleaning.drop_held_out = "none"
     return config
 
 
@@ -161,14 +166,13 @@ def test_what_would_become_too_long_stays(encoded):
     data = dataclasses.replace(
         config.data, augmentation=AugmentationConfig(uppercase_probability=1), strip_final_stop_probability=0.0
     )
-    data.cleaning = dataclasses.replace(data.cleaning, max_tokens=int(corpus.target_lengths.max()))
+    data.cleaning = dataclasses.replace(data.cleaning, max_tokens=int(np.median(corpus.target_lengths)))
     plain = dataclasses.replace(data, augmentation=AugmentationConfig())
     changed, before = (stream(encoded, dataclasses.replace(config, data=one)) for one in (data, plain))
     kept = total = 0
     for _ in range(5):
         pairs = zip(changed.next_window().batches, before.next_window().batches, strict=True)
         for batch, original in pairs:
-            assert max(batch.source_layout.lengths) <= data.cleaning.max_tokens + 1 + 2  # with </s> and tags
             known = set(map(tuple, (i.tolist() for i in original.source.split(list(original.source_layout.lengths)))))
             sources = [tuple(i.tolist()) for i in batch.source.split(list(batch.source_layout.lengths))]
             kept, total = kept + sum(ids in known for ids in sources), total + len(sources)
@@ -198,6 +202,7 @@ def test_a_misspelt_corpus_of_a_stage_is_named_before_anything_is_written(corpor
 
 def test_a_corpus_of_a_finer_cleaning_drops_its_own_pairs_alone(corpora, tmp_path):
     config = settings(corpora, tmp_path / "run", max_steps=1)
+    config.data.cleaning.drop_held_out = "none"
     config.data.train["web"] = CorpusConfig(path=str(corpora / "back.tsv"), cleaning={"max_characters": 20})
     train(config, [])
     corpus = encode_corpus(config.data.train, config.data, folder.load_tokenizers(tmp_path / "run"))
@@ -216,31 +221,72 @@ def test_validation_takes_pairs_of_every_corpus():
     assert chosen_pairs([10, 5], 6).tolist() == [0, 1, 2, 3, 10, 11]
 
 
-def test_a_model_of_two_target_languages_obeys_the_tag(tmp_path):
-    """One writes the words in capitals, the other twice: each of the same sources."""
-    lines = {"up": [], "low": []}
+@pytest.fixture(scope="module")
+def two_targets(tmp_path_factory):
+    """A run that writes the words of the source in capitals behind one tag, and as they are behind another."""
+    place = tmp_path_factory.mktemp("two_targets")
     generator = np.random.default_rng(0)
-    for name, found in lines.items():
+    for name in ("up", "low"):
+        lines = []
         for _ in range(300):
-            words = [WORDS[i] for i in generator.integers(0, 6, generator.integers(1, 4))]
-            target = [word.upper() if name == "up" else word for word in words]
-            found.append(f"{' '.join(words)}\t{' '.join(target)}\n")
-        (tmp_path / f"{name}.tsv").write_text("".join(found), encoding="utf-8")
-    (tmp_path / "train.tsv").write_text("".join(lines["up"]), encoding="utf-8")
-    (tmp_path / "valid.tsv").write_text("".join(lines["up"][:4]), encoding="utf-8")
-    config = settings(tmp_path, tmp_path / "run", max_steps=150, batch_tokens=400, validate_every_steps=150)
-    config.data.train = {name: CorpusConfig(path=str(tmp_path / f"{name}.tsv"), tags=f"<2{name}>") for name in lines}
+            words = " ".join(WORDS[i] for i in generator.integers(0, 6, generator.integers(1, 4)))
+            lines.append(f"{words}\t{words.upper() if name == 'up' else words}\n")
+        (place / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+        (place / f"{name}.valid.tsv").write_text("".join(lines[:6]), encoding="utf-8")
+    config = settings(
+        place, place / "run", max_steps=150, batch_tokens=400, validate_every_steps=150, log_every_steps=150
+    )
+    tags = {name: f"<2{name}>" for name in ("up", "low")}
+    config.data.train = {name: CorpusConfig(path=str(place / f"{name}.tsv"), tags=tag) for name, tag in tags.items()}
     config.data.valid = {
-        name: CorpusConfig(path=str(tmp_path / f"{name}.tsv"), tags=f"<2{name}>", target_language="fr")
-        for name in lines
+        name: CorpusConfig(path=str(place / f"{name}.valid.tsv"), tags=tag, target_language="fr")
+        for name, tag in tags.items()
     }
     config.data.test = config.data.valid
     config.data.cleaning.drop_held_out = "none"
     train(config, [])
-    translator = load_translator(tmp_path / "run", "cpu")
-    texts = ["tea rice", "red", "good books green"]
-    up, low = (translator.with_tags(f"<2{name}>").translate(texts) for name in lines)
+    return place / "run"
+
+
+TEXTS = ["tea rice", "red", "good red green"]
+
+
+def test_a_model_of_two_target_languages_obeys_the_tag(two_targets):
+    translator = load_translator(two_targets, "cpu")
+    up, low = (translator.with_tags(tag).translate(TEXTS) for tag in ("<2up>", "<2low>"))
     assert all(text.isupper() for text in up) and all(text.islower() for text in low)
-    first = json.loads(next(line for line in (tmp_path / "run" / "log.jsonl").open() if '"validation"' in line))
-    assert first["loss"] < 1.5
-    assert torch.isfinite(torch.tensor(first["loss"]))
+    validation = next(line for line in (two_targets / "log.jsonl").open() if '"chrf"' in line)
+    assert json.loads(validation)["chrf"] > 40  # of both, each behind its tag
+    drawn = translator.with_tags("<2up>").sample(TEXTS, 20, Sampling(temperature=3), seed=1)
+    tags = set(translator.tokenizers.target.tags.values())
+    assert tags and not any(tags & set(one.tokens) for found in drawn for one in found)
+    with pytest.raises(ValueError, match="decode.tags=<2upp>: <2upp>: the tokenizer was trained without this tag; did"):
+        translator.with_tags("<2upp>")
+
+
+def test_test_sets_have_the_tags_of_their_corpora_or_those_given(two_targets, tmp_path):
+    results = evaluate(two_targets, device="cpu", output_dir=tmp_path / "a")
+    up, low = (results[name].translations for name in ("up", "low"))
+    assert all(text.isupper() for text in up) and all(text.islower() for text in low)
+    assert [results[name].record["decode"]["tags"] for name in ("up", "low")] == ["<2up>", "<2low>"]
+    assert results["up"].target_language == "fr"
+    given = evaluate(two_targets, device="cpu", output_dir=tmp_path / "b", tags="<2up>")
+    assert given["low"].translations[0].isupper()
+
+
+def test_another_engine_translates_behind_the_same_tags(two_targets):
+    pytest.importorskip("ctranslate2")
+    ours, theirs = (load(two_targets, "cpu").with_tags("<2up>") for load in (load_translator, load_engine))
+    assert ours.translate(TEXTS) == theirs.translate(TEXTS)
+
+
+def test_the_command_line_names_tags_and_warns_without(two_targets, monkeypatch, capsys):
+    for options in (["--tags", "<2low>"], ["--decode", "tags=<2low>"], []):
+        monkeypatch.setattr(sys, "argv", ["mt", "translate", str(two_targets), "--device", "cpu", *options, "tea rice"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert ended.value.code == 0 and out.count("\n") == 1
+        if options:
+            assert out.islower() and "warning" not in err
+    assert "this model was trained on nothing without tags, and none is given: --tags of <2up>, <2low>" in err
