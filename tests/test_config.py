@@ -41,6 +41,21 @@ def test_round_trip_through_json() -> None:
         ({"data": {"cleaning": {"min_scores": {"a/b": "x"}}}}, "data.cleaning.min_scores.a/b='x': must be a number"),
         ({"data": {"cleaning": {"min_script_share": 90}}}, "data.cleaning.min_script_share=90"),
         ({"data": {"cleaning": {"mojibake": True}}}, "data.cleaning.mojibake=True: must be one of keep, repair, drop"),
+        (
+            {"data": {"train": {"web": {"path": "a.tsv", "weight": -1}}}},
+            "data.train.web.weight=-1.0: must be between 0 and 1000000000.0",
+        ),
+        (
+            {"data": {"valid": {"main": {"path": "a.tsv", "weight": 2}}}},
+            "data.valid.main.weight=2.0: is of training corpora alone: remove it",
+        ),
+        ({"data": {"stages": {"end": {"weights": {"main": 1}}}}}, "data.stages.end.from_step=0: must be at least 1"),
+        ({"data": {"stages": {"end": {"from_step": 5}}}}, "data.stages.end: needs either weights, such as"),
+        ({"data": {"stages": {"end": {"from_step": 5, "weights": {"a": "x"}}}}}, "weights.a='x': must be a number"),
+        (
+            {"data": {"augmentation": {"typo_probability": 2}}},
+            "data.augmentation.typo_probability=2.0: must be between",
+        ),
         ({"tokenizer": {"joint": False}}, "model.tying=three_way needs one vocabulary"),
         ({"name": "a/b"}, "must be a name without '/'"),
         ({"optim": {"muon_lr": 0.1}}, "optim.muon_lr=0.1 has no effect with optim.optimizer=adamw"),

@@ -53,9 +53,9 @@ def validation_decode(config: TrainConfig) -> DecodeConfig:
 
 
 def chosen_pairs(corpus_pairs: list[int], most: int) -> np.ndarray:
-    """Returns the first pairs of each corpus, about in proportion to its size, together at most `most`."""
+    """Returns the first pairs of each corpus, in proportion to its size but one at least, about `most` together."""
     total = sum(corpus_pairs)
-    counts = [count * min(most, total) // total for count in corpus_pairs]
+    counts = [max(count * min(most, total) // total, min(count, 1)) for count in corpus_pairs]
     firsts = np.cumsum([0, *corpus_pairs])
     return np.concatenate([first + np.arange(count) for first, count in zip(firsts, counts, strict=False)])
 

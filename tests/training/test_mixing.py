@@ -219,6 +219,7 @@ def test_validation_takes_pairs_of_every_corpus():
     assert chosen_pairs([10, 5], 100).tolist() == list(range(15))
     assert chosen_pairs([100], 3).tolist() == [0, 1, 2]
     assert chosen_pairs([10, 5], 6).tolist() == [0, 1, 2, 3, 10, 11]
+    assert chosen_pairs([9, 0, 1], 2).tolist() == [0, 9]
 
 
 @pytest.fixture(scope="module")
