@@ -12,7 +12,7 @@ import random
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,8 @@ class Tokenizer:
             raise ValueError(
                 f"the SentencePiece model has pad, unk, bos, eos = {ids}; must be 0, 1, 2, 3: train it with mt"
             )
+        # pieces that no text is cut into and no text is written with, which stand before a source: ids by their names
+        self.tags = {processor.id_to_piece(i): i for i in range(EOS_ID + 1, self.size) if processor.is_control(i)}
         # the UTF-8 bytes that each piece writes, by id; a word's first piece begins with a space
         self.piece_bytes = [self._piece_bytes(i) for i in range(self.size)]
 
@@ -61,7 +63,7 @@ class Tokenizer:
         return Tokenizer, (self.model_bytes,)
 
     def _piece_bytes(self, i: int) -> bytes:
-        """Returns the UTF-8 bytes that piece i writes; nothing for pad, unk, bos and eos."""
+        """Returns the UTF-8 bytes that piece i writes; nothing for pad, unk, bos, eos and tags."""
         piece = self._processor.id_to_piece(i)
         if self._processor.is_byte(i):  # spelled <0xE9>
             return bytes([int(piece[3:-1], 16)])
@@ -167,12 +169,14 @@ def _load(path: Path) -> Tokenizer:
         raise ValueError(f"{path}: {error}") from error
 
 
-def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int) -> TokenizerPair:
+def train_tokenizers(
+    pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int, tags: Sequence[str] = ()
+) -> TokenizerPair:
     """Returns tokenizers trained on a sample of at most config.training_sentences pairs and 50 million characters.
 
-    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled, where the vocabulary is
-    smaller than requested and where characters of the target side are lost. Raises ValueError for empty text and for a
-    vocabulary too small for the characters.
+    The source's has a piece of its own for each tag. The same arguments give the same bytes. Warns where the corpus was
+    sampled, where the vocabulary is smaller than requested and where characters of the target side are lost. Raises
+    ValueError for empty text and for a vocabulary too small for the characters.
     """
     sample, seen = _sample(pairs, config.training_sentences, seed)
     if seen > len(sample):
@@ -184,12 +188,12 @@ def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, 
     sources = [source for source, _ in sample]
     targets = [target for _, target in sample]
     if config.joint:
-        joint = _train(sources + targets, config, "vocabulary_size", config.target_normalization, "training")
+        joint = _train(sources + targets, config, "vocabulary_size", config.target_normalization, "training", tags)
         pair = TokenizerPair(joint, joint)
     else:
         source_size = "vocabulary_size" if config.source_vocabulary_size is None else "source_vocabulary_size"
         pair = TokenizerPair(
-            _train(sources, config, source_size, config.source_normalization, "source"),
+            _train(sources, config, source_size, config.source_normalization, "source", tags),
             _train(targets, config, "vocabulary_size", config.target_normalization, "target"),
         )
     lost = lost_characters(pair.target, targets)
@@ -242,22 +246,32 @@ def _characters(pair: tuple[str, str]) -> int:
     return len(pair[0]) + len(pair[1])
 
 
-def _training_lines(texts: Iterable[str]) -> Iterator[str]:
+def _training_lines(texts: Iterable[str], without: Sequence[str]) -> Iterator[str]:
     for text in texts:
-        text = _SEPARATORS.sub(" ", text).replace(_RESERVED, " ")
+        text = _SEPARATORS.sub(" ", text)
+        for reserved in without:
+            text = text.replace(reserved, " ")
         for start in range(0, len(text), _TRAINING_CHARACTERS):
             yield text[start : start + _TRAINING_CHARACTERS]
 
 
-def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normalization: str, side: str) -> Tokenizer:
+def _train(
+    texts: list[str],
+    config: TokenizerConfig,
+    size_setting: str,
+    normalization: str,
+    side: str,
+    tags: Sequence[str] = (),
+) -> Tokenizer:
     no_words = f"tokenizer: the {side} text has no words to train on: check data.train and data.cleaning"
-    if not any(line.strip() for line in _training_lines(texts)):
+    reserved = [_RESERVED, *tags]
+    if not any(line.strip() for line in _training_lines(texts, reserved)):
         raise ValueError(no_words)
     requested = getattr(config, size_setting)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_training_lines(texts),
+            sentence_iterator=_training_lines(texts, reserved),
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=requested,
@@ -272,6 +286,7 @@ def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normali
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
+            control_symbols=list(tags),
             minloglevel=2,  # errors only
         )
     except RuntimeError as error:

@@ -113,7 +113,7 @@ def plan(config: "TrainConfig", folder: Path) -> dict[str, float]:
 def end_of_epoch(config: "TrainConfig", folder: Path) -> dict[str, float]:
     """The windows around the end of an epoch, to a trainer that takes no time: the longest wait for one."""
     stream = new_stream(config, folder)
-    stream.seek(0, max(len(stream.plan(0)) - WINDOWS, 0))
+    stream.seek(0, max(len(stream.plan(0)) - WINDOWS, 0), 0)
     waits, pairs = [], 0
     while len(waits) < 2 * WINDOWS:
         start = time.perf_counter()

@@ -21,9 +21,10 @@ import pyarrow as pa
 from filelock import FileLock
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import Cleaner, clean_corpora, in_batches, nothing_left, outer_versions, token_reasons
+from mt.data.clean import Cleaner, Pair, clean_corpora, in_batches, nothing_left, outer_versions, token_reasons
 from mt.data.corpus import corpus_fingerprint, read_corpora
 from mt.data.duplicates import HELD_OUT
+from mt.data.own_settings import own_settings
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
@@ -55,12 +56,14 @@ class EncodedCorpus:
             file = pa.ipc.open_file(self._buffer)
             self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]
             self._first_pairs = np.cumsum([0] + [batch.num_rows for batch in self._batches])  # of each record batch
-            if self._first_pairs[-1] != metadata["pairs"]:
-                raise ValueError(f"{self._first_pairs[-1]} pairs, must be {metadata['pairs']}")
+            corpus_pairs = list(metadata["corpus_pairs"])
+            if self._first_pairs[-1] != sum(corpus_pairs):
+                raise ValueError(f"{self._first_pairs[-1]} pairs, must be {sum(corpus_pairs)}")
         except (OSError, ValueError, KeyError, TypeError) as error:  # ArrowInvalid is a ValueError
             raise ValueError(f"{folder}: not a complete encoded corpus ({error}): delete it") from error
         self.metadata = metadata
         self.fingerprint: str = metadata["fingerprint"]
+        self.corpus_pairs: list[int] = corpus_pairs  # of each corpus, one after the other
         self.counts: Counter[str] = Counter(metadata["dropped"])
         self.repaired: Counter[str] = Counter(metadata["repaired"])
         # the whole file as numbers, so that the tokens of any pairs are gathered in one go
@@ -177,17 +180,14 @@ def encode_corpus(
         counts: Counter[str] = Counter()
         repaired: Counter[str] = Counter()
         try:
-            if clean:
-                cleaner = Cleaner(data)
+            cleaner = Cleaner(data) if clean else None
+            if cleaner is not None:
                 counts, repaired = cleaner.dropped, cleaner.repaired
-                pairs = clean_corpora(corpora, data, cleaner, split)
-            else:
-                pairs = read_corpora(corpora, data, split, counts)
-            cleaning = data.cleaning if clean else None
-            kept, fingerprint = _write_pairs(unfinished, pairs, tokenizers, cleaning, counts, progress)
-            if kept == 0:
+            parts = _parts(corpora, data, cleaner, split, counts)
+            kept, fingerprint = _write_pairs(unfinished, parts, tokenizers, counts, progress)
+            if not any(kept):
                 raise ValueError(nothing_left(split, counts))
-            _write_metadata(unfinished, fingerprint, kept, counts, repaired, tokenizers, cleaning)
+            _write_metadata(unfinished, fingerprint, kept, counts, repaired, tokenizers)
             os.replace(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -201,18 +201,30 @@ def _cache_key(
     parts = {
         "format_version": FORMAT_VERSION,
         "corpora": [corpus_fingerprint(corpus, data, f"data.{split}.{name}") for name, corpus in corpora.items()],
-        "cleaning": asdict(data.cleaning) if clean else None,
         "tokenizers": tokenizers.fingerprint,
     }
-    if clean:
-        parts["outer_versions"] = outer_versions(data.cleaning)
-    if clean and data.cleaning.drop_held_out != "none":
+    own = [own_settings(data, corpus, f"data.{split}.{name}") for name, corpus in corpora.items()] if clean else []
+    parts["cleaning"] = [(asdict(one.cleaning), one.source_language, one.target_language) for one in own]
+    parts["outer_versions"] = [outer_versions(one.cleaning) for one in own]
+    if any(one.cleaning.drop_held_out != "none" for one in own):
         parts["held_out"] = [
             corpus_fingerprint(corpus, data, f"data.{split}.{name}")
             for split in HELD_OUT
             for name, corpus in getattr(data, split).items()
         ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _parts(
+    corpora: dict[str, CorpusConfig], data: DataConfig, cleaner: Cleaner | None, split: str, counts: Counter[str]
+) -> Iterator[tuple[CleaningConfig | None, Iterator[Pair]]]:
+    """Yields each corpus's pairs, cleaned where there is a cleaner, and its settings of cleaning."""
+    for name, corpus in corpora.items():
+        if cleaner is None:
+            yield None, read_corpora({name: corpus}, data, split, counts)
+        else:
+            own = own_settings(data, corpus, f"data.{split}.{name}")
+            yield own.cleaning, clean_corpora({name: corpus}, data, cleaner, split)
 
 
 def _encoded(batches: Iterable[list[tuple[str, str]]], tokenizers: TokenizerPair) -> Iterator[pa.RecordBatch]:
@@ -245,25 +257,26 @@ def _ids_column(ids: list[list[int]]) -> pa.ListArray:
 
 def _write_pairs(
     folder: Path,
-    pairs: Iterable[tuple[str, str]],
+    parts: Iterable[tuple[CleaningConfig | None, Iterator[Pair]]],
     tokenizers: TokenizerPair,
-    cleaning: CleaningConfig | None,
     counts: Counter[str],
     progress: Callable[[int], None] | None,
-) -> tuple[int, str]:
-    """Writes pairs.arrow and returns the number of pairs in it and their fingerprint."""
-    kept, content = 0, _Content()
+) -> tuple[list[int], str]:
+    """Writes pairs.arrow and returns the number of pairs in it of each part, and the fingerprint of all."""
+    kept, content = list[int](), _Content()
     with open(folder / "pairs.arrow", "wb") as file:
         with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for rows in _encoded(in_batches(pairs), tokenizers):
-                if cleaning is not None:
-                    rows = _fitting(rows, cleaning, counts)
-                if rows.num_rows:
-                    writer.write_batch(rows)
-                    content.add(rows)
-                kept += rows.num_rows
-                if progress is not None:
-                    progress(kept + counts.total())
+            for cleaning, pairs in parts:
+                kept.append(0)
+                for rows in _encoded(in_batches(pairs), tokenizers):
+                    if cleaning is not None:
+                        rows = _fitting(rows, cleaning, counts)
+                    if rows.num_rows:
+                        writer.write_batch(rows)
+                        content.add(rows)
+                    kept[-1] += rows.num_rows
+                    if progress is not None:
+                        progress(sum(kept) + counts.total())
         file.flush()
         os.fsync(file.fileno())
     return kept, content.fingerprint()
@@ -303,18 +316,17 @@ def _fitting(rows: pa.RecordBatch, cleaning: CleaningConfig, counts: Counter[str
 def _write_metadata(
     folder: Path,
     fingerprint: str,
-    pairs: int,
+    corpus_pairs: list[int],
     counts: Counter[str],
     repaired: Counter[str],
     tokenizers: TokenizerPair,
-    cleaning: CleaningConfig | None,
 ) -> None:
     metadata = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
         "tokenizer_fingerprint": tokenizers.fingerprint,
-        "cleaning": None if cleaning is None else asdict(cleaning),
-        "pairs": pairs,
+        "pairs": sum(corpus_pairs),
+        "corpus_pairs": corpus_pairs,
         "dropped": dict(counts),
         "repaired": dict(repaired),
     }

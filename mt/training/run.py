@@ -15,6 +15,8 @@ from mt.config import DataConfig, DecodeConfig, TrainConfig
 from mt.data.clean import Cleaner, check_cleaning, clean_corpora, nothing_left
 from mt.data.corpus import check_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
+from mt.data.mixture import check_mixture
+from mt.data.tags import check_tags, training_tags
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
 from mt.tokenizer import TokenizerPair, train_tokenizers
@@ -70,6 +72,8 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
     if not check_folder(run_dir, config):
         if not config.data.train:
             raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
+        check_mixture(config.data)
+        training_tags(config.data)
         check_corpora(config.data)
         check_cleaning(config.data)
     patience = config.trainer.early_stopping_patience
@@ -113,6 +117,7 @@ def _prepare(
         tokenizers = folder.load_tokenizers(run_dir)
     else:
         tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
+    check_tags(config.data, config.decode.tags, tokenizers.source)
     data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
     train_corpus, valid_corpus = _encode(data, config.decode, tokenizers, group, monitor)
     if config.trainer.fit_batch:
@@ -189,7 +194,8 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
     first = next(pairs, None)
     if first is None:
         raise ValueError(nothing_left("train", cleaner.dropped))
-    return train_tokenizers(itertools.chain([first], pairs), config.tokenizer, config.trainer.seed)
+    pairs = itertools.chain([first], pairs)
+    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed, training_tags(config.data))
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
@@ -201,6 +207,9 @@ def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None
     tokenizers, ranks = trainer.tokenizers, trainer.group.world_size
     told = f"dropped: {dropped or 'none'}" + (f"; repaired: {repaired}" if repaired else "")
     monitor.message(f"{len(corpus):,} training pairs ({told})")
+    if len(trainer.config.data.train) > 1 or len(trainer.stream.stages) > 1:
+        for stage in trainer.stream.stages:
+            monitor.message(stage.describe(list(trainer.config.data.train)))
     monitor.message(f"vocabulary: {tokenizers.source.size} source and {tokenizers.target.size} target pieces")
     where = str(trainer.device) if ranks == 1 else f"{ranks} ranks, this one on {trainer.device}"
     monitor.message(f"model: {parameters:,} parameters on {where}, {str(trainer.dtype).removeprefix('torch.')}")

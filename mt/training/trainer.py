@@ -377,7 +377,7 @@ class Trainer:
             )
             progress.epoch, progress.next_batch, progress.epochs_done = progress.epoch + 1, 0, progress.epoch + 1.0
         self.stream.batches_per_update = progress.batches_per_update
-        self.stream.seek(progress.epoch, progress.next_batch)
+        self.stream.seek(progress.epoch, progress.next_batch, progress.step + progress.skipped_steps)
 
     def _swap_in(self, weights: dict[str, Tensor] | None) -> dict[str, Tensor] | None:
         """Returns copies of the present weights after replacing them by others; None changes nothing."""

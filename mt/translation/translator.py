@@ -74,6 +74,8 @@ class Translator(LineTranslator):
         super().__init__(tokenizers, decode)
         self.model, self.guide = model, guide
         self.models = model.models if isinstance(model, Ensemble) else [model]
+        for own in self.models:
+            own.unwritten = list(tokenizers.target.tags.values())
         self.speller = Speller(tokenizers.target, spaced(target_language))
         texts = [self.speller.written(text).decode() for text in forbidden]
         self._forbidden = Forbidden(texts, tokenizers.target.piece_bytes)  # of all threads: what it stores, all may use

@@ -95,7 +95,7 @@ def test_every_pair_once_an_epoch_also_across_an_interruption(corpus, tmp_path):
     for _ in range(3):
         second.next_window()
     resumed = stream()
-    resumed.seek(second.epoch, second.next_batch)
+    resumed.seek(second.epoch, second.next_batch, second.update)
     assert [batch.pairs for batch in resumed.next_window().batches] == seen[3]
     assert torch.equal(resumed.next_window().batches[0].source, _after(stream(), 5).batches[0].source)
 
