@@ -112,12 +112,14 @@ class DataConfig:
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
     # encoded corpora, one folder per fingerprint; null: data/cache, or RUN/cache where that cannot be written
     cache_dir: str | None = None
+    processes: int | None = None  # that encode corpora side by side; null: one for each core
     # chance that a training pair ending in a full stop on both sides loses both, so that the model knows text without
     strip_final_stop_probability: float = 0.0
 
     def __post_init__(self) -> None:
         p = self.strip_final_stop_probability
         _in_range("data", "strip_final_stop_probability", p, 0, 1)
+        _in_range("data", "processes", self.processes or 1, 1, 1024)
 
 
 @dataclass

@@ -69,9 +69,18 @@ class Tokenizer:
             return b""
         return piece.replace("▁", " ").encode()
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Returns the piece ids of each text, without bos and eos; an empty text has none."""
-        return self._processor.encode([without_separators(text) for text in texts])
+    def encode(self, texts: list[str], threads: int = -1) -> list[list[int]]:
+        """Returns the piece ids of each text, without bos and eos; an empty text has none. threads: -1: all cores."""
+        return self._processor.encode([without_separators(text) for text in texts], num_threads=threads)
+
+    def cuts_each_word_alone(self) -> bool:
+        """Returns whether the ids of words with a space between them are those of the words, one after the other.
+
+        Whole numbers as scores are those of BPE, where no merge crosses a space unless a piece does. (The sums of
+        probabilities by which a unigram model chooses are rounded, so that in a near tie other words could decide.)
+        """
+        scores = (self._processor.get_score(i) for i in range(self.size))
+        return all(map(float.is_integer, scores)) and not any("▁" in p[1:] for p in self.pieces(list(range(self.size))))
 
     def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
         """Returns the piece ids of each text, cut at random: the same for the same seed.

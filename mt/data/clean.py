@@ -41,6 +41,7 @@ class FilterStep:
 
     name: str
     reasons: Reasons
+    remembers: bool = False  # what it saw before: then it has to see all pairs, in order
 
 
 class Witness(Protocol):
@@ -65,6 +66,11 @@ class Cleaner:
         self.repaired: Counter[str] = Counter()  # texts by kind and side
         self.left: Counter[str] = Counter()  # pairs after each step; "read": before the first
         self.lost: Counter[str] = Counter()  # pairs that each step dropped
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what becomes of a pair depends on those that came before."""
+        return any(isinstance(step, FilterStep) and step.remembers for step in self.steps)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields what is left of the pairs, in order."""
@@ -128,11 +134,15 @@ def clean_corpora(
 ) -> Iterator[Pair]:
     """Yields what a cleaner leaves of all corpora, one after the other."""
     for name, corpus in corpora.items():
-        place = f"data.{split}.{name}"
-        pairs = read_corpus(corpus, data, place, cleaner.dropped)
-        if cleaner.min_scores:
-            pairs = cleaner.with_scores(pairs, read_scores(corpus, list(cleaner.min_scores), place))
-        yield from cleaner.clean(pairs)
+        yield from cleaner.clean(scored_pairs(corpus, data, cleaner, f"data.{split}.{name}"))
+
+
+def scored_pairs(corpus: CorpusConfig, data: DataConfig, cleaner: Cleaner, place: str) -> Iterator[Pair]:
+    """Yields the pairs of a corpus, called `place` in messages, that have the scores asked for; no step comes yet."""
+    pairs = read_corpus(corpus, data, place, cleaner.dropped)
+    if cleaner.min_scores:
+        pairs = cleaner.with_scores(pairs, read_scores(corpus, list(cleaner.min_scores), place))
+    return pairs
 
 
 def check_cleaning(data: DataConfig) -> None:
@@ -235,9 +245,9 @@ def _steps(data: DataConfig, read_held_out: bool) -> list[RepairStep | FilterSte
         checks["held out"] = held_out(data)
     steps += [FilterStep(name, _each(check)) for name, check in checks.items()]
     if config.drop_duplicates:
-        steps.append(FilterStep("duplicates", repeated("duplicate", str)))
+        steps.append(FilterStep("duplicates", repeated("duplicate", str), remembers=True))
     if config.drop_near_duplicates:
-        steps.append(FilterStep("near duplicates", repeated("near duplicate", normal_form)))
+        steps.append(FilterStep("near duplicates", repeated("near duplicate", normal_form), remembers=True))
     if config.min_language_confidence:
         steps.append(FilterStep("language", _each(wrong_language(data))))
     return steps

@@ -14,7 +14,8 @@ from mt.mapping import to_mapping
 
 FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")
-FREE = ("resume", "run_dir", "device", "data.cache_dir", "trainer.max_session_minutes")  # say where and how, not what
+FREE = ("resume", "run_dir", "device", "data.cache_dir", "data.processes",
+        "trainer.max_session_minutes")  # say where and how, not what  # fmt: skip
 LIMITS = tuple(f"trainer.{name}" for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"))
 SHAPE = ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "norm_position", "norm", "norm_epsilon",
          "activation", "positions", "tying", "output_bias")  # fmt: skip

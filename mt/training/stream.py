@@ -130,8 +130,9 @@ class BatchStream:
 
     def _stored(self, pairs: np.ndarray) -> tuple[Side, Side]:
         c = self.corpus
-        source = c.words, c.source_starts[pairs], c.source_lengths[pairs]
-        return source, (c.words, c.target_starts[pairs], c.target_lengths[pairs])
+        source_lengths, target_lengths = c.source_lengths[pairs], c.target_lengths[pairs]
+        source = c.source_tokens(pairs), np.cumsum(source_lengths) - source_lengths, source_lengths
+        return source, (c.target_tokens(pairs), np.cumsum(target_lengths) - target_lengths, target_lengths)
 
     def _sampled(self, pairs: np.ndarray, random: np.random.Generator) -> tuple[Side, Side]:
         """Cuts the sentences into pieces anew. (The plan goes by their usual lengths.)"""
