@@ -234,6 +234,6 @@ def test_other_validation_text_is_another_corpus(tmp_path, tokenizers: Tokenizer
         fingerprints.add(result.fingerprint)
     data.cleaning.drop_held_out = "none"
     fingerprints.add(encode_corpus(data.train, data, tokenizers).fingerprint)
-    assert len(fingerprints) == 4 and len(encode_corpus(data.train, data, tokenizers)) == 25
+    assert len(fingerprints) == 3 and len(encode_corpus(data.train, data, tokenizers)) == 25
     del data.valid["main"]
     assert encode_corpus(data.train, data, tokenizers).fingerprint in fingerprints
