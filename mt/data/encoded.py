@@ -199,6 +199,7 @@ def encode_corpus(
             _remove_parts(unfinished)
             os.replace(unfinished, folder)
         except OSError as error:
+            _remove_parts(unfinished)
             raise ValueError(
                 f"data.cache_dir={cache_dir}: cannot be written ({error.strerror}): make room, or set it elsewhere; "
                 "finished shards stay, and the same command goes on from them"

@@ -33,8 +33,7 @@ class FlatEncoder:
         starts = np.empty(len(texts), dtype=np.int64)  # of each text's words
         for number, text in enumerate(map(without_separators, texts)):
             starts[number] = len(words)
-            # where a word would be empty, the text is taken as one word
-            words += text.split(" ") if "  " not in text and text == text.strip(" ") else [text]
+            words += text.split(" ") if _is_plain(text) else [text]
         if not words:
             return np.empty(0, self.dtype), starts
         known = self._known(words)
@@ -58,3 +57,8 @@ class FlatEncoder:
     def _flat(self, ids: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         return np.fromiter(chain.from_iterable(ids), self.dtype, int(lengths.sum())), lengths
+
+
+def _is_plain(text: str) -> bool:
+    """Returns whether no word is empty and none holds SentencePiece's own sign for a space, which can be stripped."""
+    return "  " not in text and text == text.strip(" ") and "▁" not in text

@@ -73,7 +73,8 @@ class Processes(Generic[Job, Result]):
                 f"a process that prepares data has ended (exit code {process.wait()}): is there memory enough? a "
                 "smaller data.processes needs less"
             ) from problem
-        self._free.put(process)
+        finally:
+            self._free.put(process)  # one that has ended too: other jobs would wait for ever
         if error is not None:
             raise error
         return result
