@@ -1,6 +1,7 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
 import dataclasses
+import itertools
 import os
 import time
 import warnings
@@ -11,7 +12,7 @@ import torch
 
 from mt import checkpoint as folder
 from mt.config import DataConfig, TrainConfig
-from mt.data.clean import Cleaner, check_cleaning, clean_corpora
+from mt.data.clean import Cleaner, check_cleaning, scored_pairs
 from mt.data.corpus import check_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
 from mt.model.allocator import keep_freed_memory
@@ -171,8 +172,16 @@ def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
         folder.check_tokenizer(folder.read_state(folder.pointed(parent, "best")), tokenizers)
         return tokenizers
     monitor.message("training the tokenizer")
-    pairs = clean_corpora(config.data.train, config.data, Cleaner(config.data))
-    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed)
+    return sampled_tokenizers(config)
+
+
+def sampled_tokenizers(config: TrainConfig) -> TokenizerPair:
+    """Returns tokenizers trained on a sample of the training pairs, which the run's seed draws; it is cleaned too."""
+    cleaner, data = Cleaner(config.data), config.data
+    pairs = itertools.chain.from_iterable(
+        scored_pairs(corpus, data, cleaner, f"data.train.{name}") for name, corpus in data.train.items()
+    )
+    return train_tokenizers(pairs, config.tokenizer, config.trainer.seed, cleaner.clean)
 
 
 def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
