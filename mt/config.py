@@ -28,7 +28,9 @@ class CorpusConfig:
     dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
     dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
     split: str = "train"  # the dataset's split
-    streaming: bool = False  # reads the dataset from the hub each time instead of downloading it whole
+    # reads the dataset from where it is instead of downloading it whole; training pairs are read and encoded in parts
+    # while they are trained on, so that it may be larger than the disk
+    streaming: bool = False
     # where the source side is: a column's number from 0 (TSV: 0), the name of a key or column, or a language code as
     # the file has it (default: the language)
     source_field: str | None = None

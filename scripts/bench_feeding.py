@@ -101,9 +101,9 @@ def check(config: "TrainConfig", folder: Path) -> dict[str, float]:
 
 def train_tokenizer(config: "TrainConfig", folder: Path) -> dict[str, float]:
     """The tokenizer, from a sample of the corpus."""
-    from mt.training.run import sampled_tokenizers
+    from mt.data.tokenizers import sampled_tokenizers
 
-    return timed(lambda: sampled_tokenizers(config).save(folder / "tokenizer"))
+    return timed(lambda: sampled_tokenizers(config.data, config.tokenizer, SEED, str).save(folder / "tokenizer"))
 
 
 def encode(config: "TrainConfig", folder: Path) -> dict[str, float]:

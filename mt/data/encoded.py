@@ -154,6 +154,11 @@ def _batches(buffer: pa.Buffer) -> list[pa.RecordBatch]:
     return [file.get_batch(i) for i in range(file.num_record_batches)]
 
 
+def batches_of(path: Path) -> list[pa.RecordBatch]:
+    """Returns the rows of a shard."""
+    return _batches(_mapped(path))
+
+
 def gather(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns the given spans of `words`, one after the other: [sum of lengths]."""
     ends = np.cumsum(lengths, dtype=np.int64)
@@ -178,7 +183,7 @@ def encode_corpus(
     """
     if not corpora:
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
-    key = _cache_key(corpora, data, tokenizers, clean, split)
+    key = cache_key(corpora, data, tokenizers.fingerprint, clean, split)
     cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
@@ -216,15 +221,13 @@ def _remove_parts(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _cache_key(
-    corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: TokenizerPair, clean: bool, split: str
-) -> str:
-    """Returns a SHA-256 hex digest of all that the encoded pairs depend on."""
+def cache_key(corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: str, clean: bool, split: str) -> str:
+    """Returns a SHA-256 hex digest of all that the encoded pairs depend on. tokenizers: what tells them from others."""
     parts = {
         "format_version": FORMAT_VERSION,
         "corpora": [corpus_fingerprint(corpus, data, f"data.{split}.{name}") for name, corpus in corpora.items()],
         "cleaning": asdict(data.cleaning) if clean else None,
-        "tokenizers": tokenizers.fingerprint,
+        "tokenizers": tokenizers,
     }
     if clean:
         parts["outer_versions"] = outer_versions(data.cleaning)
@@ -258,7 +261,7 @@ def _write(
     for record in _encoded(_cut(folder, corpora, data, cleaner, here, split, counts), encoder, data.processes):
         shards[record.name] = record.pairs
         dropped, repaired, done = dropped + record.dropped, repaired + record.repaired, done + record.pairs
-        for rows in _batches(_mapped(folder / f"{record.name}.arrow")):
+        for rows in batches_of(folder / f"{record.name}.arrow"):
             content.add(rows)
         if progress is not None:
             progress(done + dropped.total() + counts.total())
@@ -269,18 +272,36 @@ def _write(
             f"data.{split}: no pair is left after data.cleaning (dropped {reasons or 'none'}): loosen it, or "
             "give other corpora (mt data shows what each step drops)"
         )
-    by_corpus = {name: _pairs_of(number, shards) for number, name in enumerate(corpora)}
+    sizes = {name: _pairs_of(number, shards) for number, name in enumerate(corpora)}
+    repaired = cleaner.repaired if here else repaired
+    write_metadata(folder, content, sizes, shards, dropped, repaired, encoder)
+
+
+def write_metadata(
+    folder: Path,
+    content: ContentHash,
+    corpora: dict[str, int],
+    shards: dict[str, int],
+    dropped: Counter[str],
+    repaired: Counter[str],
+    encoder: ShardEncoder,
+) -> None:
+    """Writes metadata.json, with which a folder of shards is an encoded corpus, in place of the shards' records.
+
+    corpora, shards: pairs of each by its name.
+    """
+    tokenizers, cleaning = encoder.tokenizers, encoder.cleaning
     metadata = {
         "format_version": FORMAT_VERSION,
         "fingerprint": content.hexdigest(),
         "tokenizer_fingerprint": tokenizers.fingerprint,
         "cleaning": None if cleaning is None else asdict(cleaning),
-        "pairs": done,
-        "corpora": by_corpus,
+        "pairs": sum(shards.values()),
+        "corpora": corpora,
         "shards": shards,
         "ids_dtype": ids_dtype(tokenizers).name,
         "dropped": dict(dropped),
-        "repaired": dict(cleaner.repaired if here else repaired),
+        "repaired": dict(repaired),
     }
     with open(folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
         json.dump(metadata, file, ensure_ascii=False, indent=2)

@@ -6,9 +6,11 @@ number of ranks sees the same batches.
 """
 
 import dataclasses
+import math
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,9 @@ from mt.config import TrainConfig
 from mt.data.batch import Batch, pack, repeating_stream_tokens
 from mt.data.batching import plan_epoch
 from mt.data.encoded import EncodedCorpus, gather
+from mt.data.streamed import Place
 from mt.tokenizer import Tokenizer, TokenizerPair
+from mt.training.distributed import Group
 
 Side = tuple[np.ndarray, np.ndarray, np.ndarray]  # tokens, and where each sentence begins in them, and its length
 FINAL_STOPS = ".!?。！？"
@@ -30,6 +34,8 @@ class Window:
     epoch: int
     next_batch: int
     epochs_done: float  # as a fraction
+    places: dict[int, Place] = field(default_factory=dict)  # of a streamed corpus's strands, after it
+    notes: tuple[str, ...] = ()  # what there is to tell
 
 
 class BatchStream:
@@ -62,6 +68,8 @@ class BatchStream:
         self.batches_per_update, self.rank, self.world_size = batches_per_update, rank, world_size
         self.source_stops, self.target_stops = _stop_ids(tokenizers.source), _stop_ids(tokenizers.target)
         self._plans: dict[int, list[np.ndarray]] = {}
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._next_plan: tuple[int, Future[list[np.ndarray]]] | None = None
         self._ahead: _Ahead | None = None
         self.seek(0, 0)
 
@@ -73,19 +81,31 @@ class BatchStream:
         self.epoch, self.next_batch = epoch, next_batch
 
     def close(self) -> None:
-        """Ends the thread that prepares windows; `next_window` starts another one when asked."""
+        """Ends the threads that prepare windows and plans; `next_window` starts others when asked."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
+        self._planner.shutdown(cancel_futures=True)
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._next_plan = None
+
+    def saved(self, group: Group) -> list[dict[str, Any]]:
+        """Returns what there is to save besides the place; all ranks ask at once."""
+        return []
+
+    def restore(self, saved: list[dict[str, Any]]) -> None:
+        """Takes back what `saved` returned; `seek` comes next."""
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the micro-batches of an epoch, each an array of pair indices."""
         if epoch not in self._plans:
-            c, self._plans = self.config, {}  # the last epoch's plan makes room first
-            lengths = self.corpus.source_lengths, self.corpus.target_lengths
-            plan = plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch)
-            self._plans = {epoch: plan}
+            ahead, self._plans, self._next_plan = self._next_plan, {}, None  # the last epoch's makes room
+            self._plans = {epoch: ahead[1].result() if ahead and ahead[0] == epoch else self._planned(epoch)}
         return self._plans[epoch]
+
+    def _planned(self, epoch: int) -> list[np.ndarray]:
+        c, lengths = self.config, (self.corpus.source_lengths, self.corpus.target_lengths)
+        return plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch)
 
     def next_window(self) -> Window:
         """Returns the next update's share of this rank; the last window of an epoch may be smaller than the others."""
@@ -99,6 +119,8 @@ class BatchStream:
         """Returns the window that begins at a place, without moving."""
         plan = self.plan(epoch)
         end = min(start + self.batches_per_update, len(plan))
+        if 2 * end >= len(plan) and self._next_plan is None and epoch + 1 < (self.config.max_epochs or math.inf):
+            self._next_plan = epoch + 1, self._planner.submit(self._planned, epoch + 1)  # of millions it takes seconds
         batches = [self.batch(epoch, index) for index in range(start + self.rank, end, self.world_size)]
         if end == len(plan):
             return Window(batches, epoch + 1, 0, epoch + 1.0)
@@ -106,10 +128,16 @@ class BatchStream:
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Returns one micro-batch of an epoch's plan."""
-        pairs = self.plan(epoch)[index]
-        random = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 1, index, epoch]))
+        return self.made(self.corpus, self.plan(epoch)[index], self._random(0, index, epoch))
+
+    def _random(self, strand: int, index: int, epoch: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self.config.seed, counter=[strand, 1, index, epoch]))
+
+    def made(self, corpus: EncodedCorpus, pairs: np.ndarray, random: np.random.Generator) -> Batch:
+        """Returns the micro-batch of these pairs of a corpus."""
         dropout_seed = int(random.integers(2**63))
-        sides = self._stored(pairs) if self.sampling_alpha is None else self._sampled(pairs, random)
+        stored = self.sampling_alpha is None
+        sides = self._stored(corpus, pairs) if stored else self._sampled(corpus, pairs, random)
         (source_words, source_starts, source_lengths), (target_words, target_starts, target_lengths) = sides
         if self.strip_probability:
             stripped = random.random(len(pairs)) < self.strip_probability
@@ -128,17 +156,18 @@ class BatchStream:
             dropout_seed,
         )
 
-    def _stored(self, pairs: np.ndarray) -> tuple[Side, Side]:
-        c = self.corpus
+    def _stored(self, c: EncodedCorpus, pairs: np.ndarray) -> tuple[Side, Side]:
         source_lengths, target_lengths = c.source_lengths[pairs], c.target_lengths[pairs]
         source = c.source_tokens(pairs), np.cumsum(source_lengths) - source_lengths, source_lengths
         return source, (c.target_tokens(pairs), np.cumsum(target_lengths) - target_lengths, target_lengths)
 
-    def _sampled(self, pairs: np.ndarray, random: np.random.Generator) -> tuple[Side, Side]:
+    def _sampled(
+        self, corpus: EncodedCorpus, pairs: np.ndarray, random: np.random.Generator
+    ) -> tuple[Side, Side]:
         """Cuts the sentences into pieces anew. (The plan goes by their usual lengths.)"""
         sides = []
         for texts, tokenizer in zip(
-            zip(*(self.corpus.texts(int(i)) for i in pairs), strict=True),
+            zip(*(corpus.texts(int(i)) for i in pairs), strict=True),
             (self.tokenizers.source, self.tokenizers.target),
             strict=True,
         ):
