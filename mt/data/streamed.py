@@ -9,7 +9,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,10 @@ class Place:
 
     part: int = 0  # of the strand, over all passes
     round: int = 0  # the pass
-    start: dict[str, Any] | None = None  # where the part begins, in the words of datasets; None: where the pass does
+    row: int = 0  # of the strand's rows of that pass, where the part begins
     next_batch: int = 0
+    # what datasets needs to find that row without reading those before it, which it can say in several ways
+    state: dict[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,9 @@ class Strand:
                 content.add(rows)
         corpora = {self.corpus.name: sum(shards.values())}
         write_metadata(folder, content, corpora, shards, dropped, repaired, self._encoder)
-        following = Place(place.part + 1, *reading.following)
-        state = {"key": self.corpus.key, "place": asdict(place), "following": asdict(following)}
+        state = {"key": self.corpus.key, "place": asdict(place), "following": asdict(reading.following)}
         (folder / _PLACE).write_text(json.dumps(state), encoding="utf-8")
-        return Part(EncodedCorpus(folder), place, following)
+        return Part(EncodedCorpus(folder), place, reading.following)
 
     def _pairs(self, reading: "_Reading") -> Iterator[Pair]:
         """Yields the pairs of a part, and notes where the next one begins."""
@@ -145,29 +146,28 @@ class Strand:
         while number < PART_ROWS:
             columns = next(batches, None)
             if columns is None:
-                self._open, reading.following = None, (place.round + 1, None)
+                reading.following = Place(place.part + 1, place.round + 1)
                 return
             for values in zip(*columns.values(), strict=True):
                 number += 1
-                yield row_pair(
-                    dict(zip(columns, values, strict=True)), self.sides, f"{name}part {place.part}, row {number}"
-                )
+                row = dict(zip(columns, values, strict=True))
+                yield row_pair(row, self.sides, f"{name}pass {place.round + 1}, row {place.row + number}")
         state = json.loads(json.dumps(self._rows.state_dict()))
-        reading.following = place.round, state
-        self._open = Place(place.part + 1, place.round, state), batches
+        reading.following = Place(place.part + 1, place.round, place.row + number, state=state)
+        self._open = reading.following, batches
 
     def _from(self, place: Place) -> Iterator[dict[str, list]]:
         """Returns the rows from a place on: those that are being read, if they stand there."""
         at, self._open = self._open, None
-        if at is not None and (at[0].round, at[0].start) == (place.round, place.start):
+        if at is not None and (at[0].round, at[0].row) == (place.round, place.row):
             return at[1]
         if self._rows is None:
             from datasets.distributed import split_dataset_by_node
 
             rows = load_rows(self.corpus.config, self.sides)
             self._rows = split_dataset_by_node(rows, self.number, self.count)
-        self._rows.set_epoch(place.round)  # from the second pass on, files come in another order each time
-        self._rows.load_state_dict(place.start)
+        self._rows.set_epoch(place.round)  # by which the library may change the order of the files
+        self._rows.load_state_dict(place.state)
         return stream_batches(self._rows, self.corpus.config, self.sides)
 
 
@@ -176,4 +176,4 @@ class _Reading:
     """What reading a part finds out."""
 
     place: Place
-    following: tuple[int, dict[str, Any] | None] = (0, None)
+    following: Place = Place()

