@@ -203,11 +203,13 @@ def encode_corpus(
             _write(unfinished, corpora, data, tokenizers, clean, split, progress)
             _remove_parts(unfinished)
             os.replace(unfinished, folder)
+        except ChildProcessError as error:
+            raise ValueError(f"{error}; finished shards stay, and the same command goes on from them") from error
         except OSError as error:
             _remove_parts(unfinished)
             raise ValueError(
-                f"data.cache_dir={cache_dir}: cannot be written ({error.strerror}): make room, or set it elsewhere; "
-                "finished shards stay, and the same command goes on from them"
+                f"data.cache_dir={cache_dir}: cannot be written ({error.strerror or error}): make room, or set it "
+                "elsewhere; finished shards stay, and the same command goes on from them"
             ) from error
         except ValueError:  # of the corpora, which have to change
             shutil.rmtree(unfinished, ignore_errors=True)

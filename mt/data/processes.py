@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 Job = TypeVar("Job")
@@ -31,11 +32,13 @@ class Processes(Generic[Job, Result]):
     """
 
     def __init__(self, work: Callable[[Job], Result], count: int) -> None:
-        self._all = [_started(work) for _ in range(count)]
+        command = [sys.executable, "-P", "-c", _PROGRAM]  # without the working folder, whose files could have any name
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._all = [subprocess.Popen(command, **pipes) for _ in range(count)]
         self._free: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        for process in self._all:
-            self._free.put(process)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="processes")  # one waits for each process
+        for process in self._all:
+            self._threads.submit(self._prepare, process, pickle.dumps(work))
 
     def __enter__(self) -> "Processes[Job, Result]":
         return self
@@ -46,13 +49,14 @@ class Processes(Generic[Job, Result]):
         self._threads.shutdown(cancel_futures=True)
         for process in self._all:
             process.wait()
-            process.stdin.close()
             process.stdout.close()
+            with suppress(OSError):  # of what it did not take any more
+                process.stdin.close()
 
     def map(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yields the results in the order of the jobs, of which one more than there are processes waits.
 
-        Raises the OSError or ValueError of a job, and ValueError where a process was ended from outside.
+        Raises the OSError or ValueError of a job, and ChildProcessError where a process was ended from outside.
         """
         running: deque[Future[Result]] = deque()
         for job in jobs:
@@ -62,6 +66,16 @@ class Processes(Generic[Job, Result]):
         while running:
             yield running.popleft().result()
 
+    def _prepare(self, process: subprocess.Popen[bytes], work: bytes) -> None:
+        try:
+            pickle.dump(sys.path, process.stdin)
+            process.stdin.write(work)
+            process.stdin.flush()
+        except OSError:  # it has ended, as its first job will find
+            pass
+        finally:
+            self._free.put(process)
+
     def _do(self, job: Job) -> Result:
         process = self._free.get()
         try:
@@ -69,7 +83,8 @@ class Processes(Generic[Job, Result]):
             process.stdin.flush()
             result, error = pickle.load(process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as problem:
-            raise ValueError(
+            process.kill()  # one that sends something else
+            raise ChildProcessError(
                 f"a process that prepares data has ended (exit code {process.wait()}): is there memory enough? a "
                 "smaller data.processes needs less"
             ) from problem
@@ -103,12 +118,3 @@ def serve() -> None:
                 results.flush()
         except (EOFError, BrokenPipeError):  # nobody is there any more
             os._exit(0)
-
-
-def _started(work: Callable[[Job], Result]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-c", _PROGRAM]  # without the working folder, whose files could have any name
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    pickle.dump(sys.path, process.stdin)
-    pickle.dump(work, process.stdin)
-    process.stdin.flush()
-    return process
