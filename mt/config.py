@@ -28,7 +28,9 @@ class CorpusConfig:
     dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
     dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
     split: str = "train"  # the dataset's split
-    streaming: bool = False  # reads the dataset from the hub each time instead of downloading it whole
+    # reads the dataset from where it is instead of downloading it whole; training pairs are read and encoded in parts
+    # while they are trained on, so that it may be larger than the disk
+    streaming: bool = False
     # where the source side is: a column's number from 0 (TSV: 0), the name of a key or column, or a language code as
     # the file has it (default: the language)
     source_field: str | None = None
@@ -151,6 +153,7 @@ class DataConfig:
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
     # encoded corpora, one folder per fingerprint; null: data/cache, or RUN/cache where that cannot be written
     cache_dir: str | None = None
+    processes: int | None = None  # that encode corpora side by side; null: one for each core
     # chance that a training pair ending in a full stop on both sides loses both, so that the model knows text without
     strip_final_stop_probability: float = 0.0
     # shares of the training corpora are as size^(1/temperature): above 1 small ones are read more often
@@ -182,6 +185,7 @@ class DataConfig:
             _in_range(f"data.stages.{name}", "temperature", stage.temperature or 1, 0.01, 1000)
             for corpus, weight in stage.weights.items():
                 _in_range(f"data.stages.{name}.weights", corpus, weight, 0, 1e9)
+        _in_range("data", "processes", self.processes or 1, 1, 1024)
 
 
 @dataclass

@@ -8,11 +8,13 @@ what ends a line or controls a terminal.
 
 import hashlib
 import io
+import itertools
+import math
 import random
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +73,18 @@ class Tokenizer:
             return b""
         return piece.replace("▁", " ").encode()
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Returns the piece ids of each text, without bos and eos; an empty text has none."""
-        return self._processor.encode([without_separators(text) for text in texts])
+    def encode(self, texts: list[str], threads: int = -1) -> list[list[int]]:
+        """Returns the piece ids of each text, without bos and eos; an empty text has none. threads: -1: all cores."""
+        return self._processor.encode([without_separators(text) for text in texts], num_threads=threads)
+
+    def cuts_each_word_alone(self) -> bool:
+        """Returns whether the ids of words with a space between them are those of the words, one after the other.
+
+        Whole numbers as scores are those of BPE, where no merge crosses a space unless a piece does. (The sums of
+        probabilities by which a unigram model chooses are rounded, so that in a near tie other words could decide.)
+        """
+        scores = (self._processor.get_score(i) for i in range(self.size))
+        return all(map(float.is_integer, scores)) and not any("▁" in p[1:] for p in self.pieces(list(range(self.size))))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Returns for each piece of `encode([text])[0]` where it begins and ends in the text, as it was written.
@@ -170,13 +181,18 @@ def _load(path: Path) -> Tokenizer:
 
 
 def train_tokenizers(
-    pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int, tags: Sequence[str] = ()
+    pairs: Iterable[tuple],
+    config: TokenizerConfig,
+    seed: int,
+    tags: Sequence[str] = (),
+    clean: Callable[[Sequence[tuple]], Iterable[tuple[str, str]]] = iter,
 ) -> TokenizerPair:
     """Returns tokenizers trained on a sample of at most config.training_sentences pairs and 50 million characters.
 
-    The source's has a piece of its own for each tag. The same arguments give the same bytes. Warns where the corpus was
-    sampled, where the vocabulary is smaller than requested and where characters of the target side are lost. Raises
-    ValueError for empty text and for a vocabulary too small for the characters.
+    The source's has a piece of its own for each tag. `clean` leaves of the sample what it should be trained on; for it
+    a pair may have more than its two texts. The same arguments give the same bytes. Warns where the corpus was sampled,
+    where the vocabulary is smaller than requested and where characters of the target side are lost. Raises ValueError
+    for empty text and for a vocabulary too small for the characters.
     """
     sample, seen = _sample(pairs, config.training_sentences, seed)
     if seen > len(sample):
@@ -185,6 +201,7 @@ def train_tokenizers(
             f"training_sentences={config.training_sentences}, {_SAMPLE_CHARACTERS} characters)",
             stacklevel=2,
         )
+    sample = list(clean(sample))
     sources = [source for source, _ in sample]
     targets = [target for _, target in sample]
     if config.joint:
@@ -218,31 +235,40 @@ def lost_characters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     ]
 
 
-def _sample(pairs: Iterable[tuple[str, str]], size: int, seed: int) -> tuple[list[tuple[str, str]], int]:
-    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Vitter, 1985).
+def _sample(pairs: Iterable[tuple], size: int, seed: int) -> tuple[list[tuple], int]:
+    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Li, 1994).
 
-    A sample that grows over _SAMPLE_CHARACTERS is halved at random, and goes on with half the size.
+    Which pair comes into the sample next is drawn by how many are passed over, so that those cost little. A sample that
+    grows over _SAMPLE_CHARACTERS is halved at random, and goes on with half the size.
     """
-    generator = random.Random(seed)
-    sample: list[tuple[str, str]] = []
-    seen = characters = 0
-    for seen, pair in enumerate(pairs, start=1):
+    generator, counter = random.Random(seed), itertools.count()
+    numbered = zip(pairs, counter, strict=False)
+    sample: list[tuple] = []
+    characters, passed, largest = 0, 0, 0.0
+    while (found := next(itertools.islice(numbered, passed, None), None)) is not None:
+        pair, before = found
         if len(sample) < size:
             sample.append(pair)
-        elif (place := generator.randrange(seen)) < size:
+        else:
+            place = generator.randrange(size)
             characters -= _characters(sample[place])
             sample[place] = pair
-        else:
-            continue
+            largest *= generator.random() ** (1 / size)
         characters += _characters(pair)
+        full = len(sample) == size and not largest
         while characters > _SAMPLE_CHARACTERS and len(sample) > 1:
             size = len(sample) // 2
             sample = generator.sample(sample, size)
             characters = sum(map(_characters, sample))
-    return sample, seen
+            full = True
+        if full:  # of one random number between 0 and 1 for each pair so far, the size-th smallest
+            largest = generator.betavariate(size, before + 2 - size)
+        if largest:  # a pair comes in where its number is smaller
+            passed = int(math.log(1 - generator.random()) / math.log1p(-largest)) if largest < 1 else 0
+    return sample, next(counter)
 
 
-def _characters(pair: tuple[str, str]) -> int:
+def _characters(pair: tuple) -> int:
     return len(pair[0]) + len(pair[1])
 
 

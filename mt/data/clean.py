@@ -43,6 +43,7 @@ class FilterStep:
 
     name: str
     reasons: Reasons
+    remembers: bool = False  # what it saw before: then it has to see all pairs, in order
 
 
 class Witness(Protocol):
@@ -77,6 +78,11 @@ class Cleaner:
         other = copy.copy(self)
         other.data, other.steps, other.min_scores = own, _steps(own, self._memory), own.cleaning.min_scores
         return other
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what becomes of a pair depends on those that came before."""
+        return any(isinstance(step, FilterStep) and step.remembers for step in self.steps)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields what is left of the pairs, in order."""
@@ -151,10 +157,18 @@ def clean_corpora(
     for name, corpus in corpora.items():
         place = f"data.{split}.{name}"
         own = cleaner.of(corpus, place)
-        pairs = read_corpus(corpus, data, place, own.dropped)
-        if own.min_scores:
-            pairs = own.with_scores(pairs, read_scores(corpus, list(own.min_scores), place))
-        yield from own.clean(pairs)
+        yield from own.clean(scored_pairs(corpus, data, own, place))
+
+
+def scored_pairs(corpus: CorpusConfig, data: DataConfig, cleaner: Cleaner, place: str) -> Iterator[Pair]:
+    """Yields the pairs of a corpus, called `place` in messages, that have the scores its cleaner asks for.
+
+    No step comes yet.
+    """
+    pairs = read_corpus(corpus, data, place, cleaner.dropped)
+    if cleaner.min_scores:
+        pairs = cleaner.with_scores(pairs, read_scores(corpus, list(cleaner.min_scores), place))
+    return pairs
 
 
 def check_cleaning(data: DataConfig) -> None:
@@ -278,9 +292,9 @@ def _steps(data: DataConfig, memory: _Memory | None) -> list[RepairStep | Filter
         checks["held out"] = memory.held_out(data)
     steps += [FilterStep(name, _each(check)) for name, check in checks.items()]
     if config.drop_duplicates and memory:
-        steps.append(FilterStep("duplicates", memory.duplicates))
+        steps.append(FilterStep("duplicates", memory.duplicates, remembers=True))
     if config.drop_near_duplicates and memory:
-        steps.append(FilterStep("near duplicates", memory.near_duplicates))
+        steps.append(FilterStep("near duplicates", memory.near_duplicates, remembers=True))
     if config.min_language_confidence:
         steps.append(FilterStep("language", _each(wrong_language(data))))
     return steps

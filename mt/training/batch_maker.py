@@ -96,8 +96,9 @@ class BatchMaker:
 
     def _stored(self, pairs: np.ndarray, changed: Texts) -> tuple[Side, Side]:
         c = self.corpus
-        source = c.words, c.source_starts[pairs], c.source_lengths[pairs]
-        target = c.words, c.target_starts[pairs], c.target_lengths[pairs]
+        source_lengths, target_lengths = c.source_lengths[pairs], c.target_lengths[pairs]
+        source = c.source_tokens(pairs), np.cumsum(source_lengths) - source_lengths, source_lengths
+        target = c.target_tokens(pairs), np.cumsum(target_lengths) - target_lengths, target_lengths
         if not changed:
             return source, target
         ids = [

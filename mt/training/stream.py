@@ -7,9 +7,11 @@ epoch: the last one of the stage before is cut short.
 """
 
 import dataclasses
+import math
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +19,11 @@ from mt.config import TrainConfig
 from mt.data.batch import Batch, repeating_stream_tokens
 from mt.data.batching import plan_epoch
 from mt.data.encoded import EncodedCorpus
-from mt.data.mixture import epoch_order, plan_stages
+from mt.data.mixture import Stage, epoch_order, plan_stages
+from mt.data.streamed import Place
 from mt.tokenizer import TokenizerPair
 from mt.training.batch_maker import BatchMaker
+from mt.training.distributed import Group
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Window:
     epoch: int
     next_batch: int
     epochs_done: float  # as a fraction; an epoch that a stage cut short counts
+    places: dict[int, Place] = field(default_factory=dict)  # of a streamed corpus's strands, after it
+    notes: tuple[str, ...] = ()  # what there is to tell
 
 
 class BatchStream:
@@ -57,12 +63,18 @@ class BatchStream:
         self.prefetch_updates = config.trainer.prefetch_updates
         if self.prefetch_updates is None:
             self.prefetch_updates = 2 if on_gpu else 0
-        self.maker = BatchMaker(corpus, tokenizers, config, self.stream_tokens)
-        self.stages = plan_stages(config.data, corpus.corpus_pairs)
+        self.stages: list[Stage] = []
+        self._open(corpus, tokenizers, config)
         self.batches_per_update, self.rank, self.world_size = batches_per_update, rank, world_size
         self._plans: dict[tuple[int, int], list[np.ndarray]] = {}
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._next_plan: tuple[tuple[int, int], Future[list[np.ndarray]]] | None = None
         self._ahead: _Ahead | None = None
         self.seek(0, 0, 0)
+
+    def _open(self, corpus: EncodedCorpus, tokenizers: TokenizerPair, config: TrainConfig) -> None:
+        self.maker = BatchMaker(corpus, tokenizers, config, self.stream_tokens)
+        self.stages = plan_stages(config.data, corpus.corpus_pairs)
 
     def seek(self, epoch: int, next_batch: int, update: int) -> None:
         """Moves to a place; `next_batch` counts micro-batches of that epoch, `update` the updates before it."""
@@ -72,10 +84,20 @@ class BatchStream:
         self.epoch, self.next_batch, self.update = epoch, next_batch, update
 
     def close(self) -> None:
-        """Ends the thread that prepares windows; `next_window` starts another one when asked."""
+        """Ends the threads that prepare windows and plans; `next_window` starts others when asked."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
+        self._planner.shutdown(cancel_futures=True)
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._next_plan = None
+
+    def saved(self, group: Group) -> list[dict[str, Any]]:
+        """Returns what there is to save besides the place; all ranks ask at once."""
+        return []
+
+    def restore(self, saved: list[dict[str, Any]]) -> None:
+        """Takes back what `saved` returned; `seek` comes next."""
 
     def stage(self, update: int) -> int:
         """Returns the number of the stage that an update belongs to, given how many came before."""
@@ -83,14 +105,23 @@ class BatchStream:
 
     def plan(self, epoch: int, update: int = 0) -> list[np.ndarray]:
         """Returns the micro-batches of an epoch, each an array of pair indices; `update`: any of its updates."""
-        number = self.stage(update)
-        if (epoch, number) not in self._plans:
-            c, stage, self._plans = self.config, self.stages[number], {}  # the last epoch's plan makes room first
-            order = None if stage.shares is None else epoch_order(stage, number, c.seed, epoch)
-            lengths = self.maker.source_lengths(), self.corpus.target_lengths
-            plan = plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch, order)
-            self._plans = {(epoch, number): plan}
-        return self._plans[epoch, number]
+        key = epoch, self.stage(update)
+        if key not in self._plans:
+            ahead, self._plans, self._next_plan = self._next_plan, {}, None  # the last epoch's makes room
+            self._plans = {key: ahead[1].result() if ahead and ahead[0] == key else self._planned(*key)}
+        return self._plans[key]
+
+    def _planned(self, epoch: int, number: int) -> list[np.ndarray]:
+        c, stage = self.config, self.stages[number]
+        order = None if stage.shares is None else epoch_order(stage, number, c.seed, epoch)
+        lengths = self.maker.source_lengths(), self.corpus.target_lengths
+        return plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch, order)
+
+    def _plan_ahead(self, epoch: int, left: int, update: int) -> None:
+        """Begins the next epoch's plan, which of millions of pairs takes seconds. left: micro-batches of this one."""
+        if self._next_plan is None and epoch + 1 < (self.config.max_epochs or math.inf):
+            key = epoch + 1, self.stage(update + 1 + -(-left // self.batches_per_update))
+            self._next_plan = key, self._planner.submit(self._planned, *key)
 
     def next_window(self) -> Window:
         """Returns the next update's share of this rank; the last window of an epoch may be smaller than the others."""
@@ -104,6 +135,8 @@ class BatchStream:
         """Returns the window that begins at a place, without moving."""
         plan = self.plan(epoch, update)
         end = min(start + self.batches_per_update, len(plan))
+        if 2 * end >= len(plan):
+            self._plan_ahead(epoch, len(plan) - end, update)
         batches = [self.batch(epoch, i, plan[i]) for i in range(start + self.rank, end, self.world_size)]
         if end == len(plan) or self.stage(update + 1) != self.stage(update):
             return Window(batches, epoch + 1, 0, epoch + 1.0)
@@ -111,9 +144,10 @@ class BatchStream:
 
     def batch(self, epoch: int, index: int, pairs: np.ndarray) -> Batch:
         """Returns one micro-batch of an epoch's plan."""
-        return self.maker.make(
-            pairs, np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 1, index, epoch]))
-        )
+        return self.maker.make(pairs, self._random(0, index, epoch))
+
+    def _random(self, strand: int, index: int, epoch: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self.config.seed, counter=[strand, 1, index, epoch]))
 
 
 class _Ahead:
