@@ -277,7 +277,11 @@ def test_test_sets_have_the_tags_of_their_corpora_or_those_given(two_targets, tm
 
 def test_another_engine_translates_behind_the_same_tags(two_targets):
     pytest.importorskip("ctranslate2")
-    ours, theirs = (load(two_targets, "cpu").with_tags("<2up>") for load in (load_translator, load_engine))
+    decode = dataclasses.replace(
+        folder.load_config(two_targets).decode, tags="<2up>", lookahead=1.0, margin=0.0
+    )  # as CTranslate2 searches
+    ours = load_translator(two_targets, "cpu", decode=decode)
+    theirs = load_engine(two_targets, "cpu", decode=decode)
     assert ours.translate(TEXTS) == theirs.translate(TEXTS)
 
 

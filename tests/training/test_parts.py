@@ -78,7 +78,7 @@ def test_from_any_saved_place_the_batches_are_those_that_would_have_come(opened,
     for start in (1, 17, 33):
         other = stream(opened, tmp_path / f"b{start}", 2, prefetch_updates=ahead)
         other.restore(json.loads(json.dumps(saved[start])))
-        other.seek(0, start)
+        other.seek(0, start, start)
         for number in range(start, start + 6):
             window = other.next_window()
             assert same(window.batches, windows[number].batches) and window.next_batch == number + 1
