@@ -109,7 +109,7 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     if old.trainer.fit_batch and new.trainer.fit_batch:  # what it found stays
         new = replace(new, trainer=replace(new.trainer, batch_tokens=old.trainer.batch_tokens))
     before, after = _flatten(to_mapping(old)), _flatten(to_mapping(new))
-    for key in sorted(before.keys() | after.keys(), key=lambda key: (not CORPUS_PLACE.fullmatch(key), key)):
+    for key in sorted(before.keys() | after.keys(), key=lambda key: (CORPUS_PLACE.fullmatch(key) is None, key)):
         if before.get(key) == after.get(key) or key in FREE:
             continue
         moved = CORPUS_PLACE.fullmatch(key) and key in before and key in after

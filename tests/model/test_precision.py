@@ -19,7 +19,7 @@ def log_probs(model):
     with torch.inference_mode():
         memory = model.encode(source, layout)
         whole = model.logits(model.decode(target, target_layout, memory, layout)).log_softmax(1)
-        state = model.start(memory, layout, 1)
+        state = model.start(memory, layout)
         steps = torch.cat([model.step(token[None], state).log_softmax(1) for token in target])
     return whole, steps
 

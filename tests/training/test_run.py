@@ -171,7 +171,7 @@ def test_a_very_long_validation_pair_has_no_part_in_the_loss(corpus, tmp_path):
         config = settings(corpus, tmp_path / name, max_steps=1)
         config.data.valid["main"].path = str(tmp_path / f"{name}.tsv")
         config.decode.max_source_tokens = 100
-        config.data.cleaning.drop_held_out = "none"  # the training pairs are the same
+        config.data.cleaning.drop_held_out = "none"  # else other validation text makes another training corpus
         (tmp_path / f"{name}.tsv").write_text(lines + more, encoding="utf-8")
         losses.append(train(config, []).metrics["loss"])
     assert losses[0] == pytest.approx(losses[1])
