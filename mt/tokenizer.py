@@ -91,7 +91,8 @@ class Tokenizer:
 
         Of a character that is spelled in bytes, the last byte has the place, and those before it nothing.
         """
-        return self._processor.encode_as_offset_mapping(without_separators(text))["offsets"]
+        pieces = self._processor.encode_as_immutable_proto(without_separators(text)).pieces
+        return [(piece.begin, piece.end) for piece in pieces]
 
     def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
         """Returns the piece ids of each text, cut at random: the same for the same seed.
@@ -105,7 +106,8 @@ class Tokenizer:
         def draw() -> None:
             found.extend(self._processor.encode(clean, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1))
 
-        # SentencePiece keeps a generator for each thread, and seeds it when the thread first draws
+        # SentencePiece keeps a generator for each thread, and seeds it when the thread first draws; from 0.2.2 on it
+        # adds something of the process's own to the seed, with which a resumed run would see other batches
         with _SEEDING:
             sentencepiece.set_random_generator_seed(seed % 2**32)
             thread = threading.Thread(target=draw)
