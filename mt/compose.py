@@ -28,12 +28,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader  # refuses a key given twice
 from omegaconf.errors import OmegaConfBaseException
 
-from mt.config import CorpusConfig, TrainConfig, without_effect
+from mt.config import CleaningConfig, CorpusConfig, StageConfig, TrainConfig, without_effect
 from mt.mapping import field_type, from_mapping, known_keys, suggest, to_mapping
 
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml
-_CORPUS = re.compile(r"(data\.(?:train|valid|test)(?:\.[^.]+)?)(?:\.(.+))?")  # corpora have names of the user's choice
+# corpora and stages have names of the user's choice
+_NAMED = re.compile(r"(data\.(train|valid|test|stages)(?:\.[^.]+)?)(?:\.(.+))?")
 _BY_NAME = ("data.cleaning.min_scores",)  # names of the user's choice with plain values
 _HYDRA_FOLDERS = ("hydra.job.chdir", "hydra.run.", "hydra.output_subdir")
 _PLAIN_TEXT = re.compile(r"[^,()\[\]{}'\"=\\$]+")  # nothing in it has a meaning in Hydra's grammar
@@ -207,13 +208,15 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
             raise ValueError(
                 f"{line}: has no place here; a run writes below run_dir and no folder is changed: set run_dir"
             )
-        corpus = _CORPUS.fullmatch(key)
+        named = _NAMED.fullmatch(key)
         if key in options:
             _check_options(override, options[key])
-        elif corpus:
-            name, setting = corpus.groups()
-            if setting and setting not in known_keys(CorpusConfig):
-                raise ValueError(f"unknown setting {key}{suggest(key, known_keys(CorpusConfig, name + '.'))}")
+        elif named:
+            name, kind, setting = named.groups()
+            if setting and not _is_setting_of(kind, setting):
+                there = known_keys(StageConfig if kind == "stages" else CorpusConfig, name + ".")
+                there += [] if kind == "stages" else known_keys(CleaningConfig, f"{name}.cleaning.")
+                raise ValueError(f"unknown setting {key}{suggest(key, there)}")
             line = line if override.is_delete() else "++" + line.lstrip("+")
         elif key not in known and not override.is_hydra_override():
             raise ValueError(f"unknown setting {key}{_suggest_value(key) or suggest(key, [*known, *options])}")
@@ -229,11 +232,22 @@ def _as_text(line: str) -> str:
     Hydra would read the name 2024_01 as the number 202401, and letters beyond ASCII not at all.
     """
     key, _, value = line.partition("=")
-    corpus = _CORPUS.fullmatch(key.lstrip("+"))
-    hint = field_type(CorpusConfig, corpus[2] or "") if corpus else field_type(TrainConfig, key.lstrip("+"))
+    named = _NAMED.fullmatch(key.lstrip("+"))
+    if named:
+        hint = field_type(StageConfig if named[2] == "stages" else CorpusConfig, named[3] or "")
+    else:
+        hint = field_type(TrainConfig, key.lstrip("+"))
     if hint not in (str, str | None) or value == "null" or not _PLAIN_TEXT.fullmatch(value):
         return line
     return f"{key}={_quote(value)}"
+
+
+def _is_setting_of(kind: str, setting: str) -> bool:
+    """Returns whether a corpus (kind: train, valid, test) or a stage has a setting, such as weights.main."""
+    first, _, rest = setting.partition(".")
+    if kind == "stages":
+        return setting in known_keys(StageConfig) or (first == "weights" and "." not in rest)
+    return setting in known_keys(CorpusConfig) or (first == "cleaning" and rest in known_keys(CleaningConfig))
 
 
 def _suggest_value(word: str) -> str:

@@ -5,7 +5,7 @@ They refuse values out of range, naming the key and the remedy. Only the standar
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 
 def _require(holds: bool, message: str) -> None:
@@ -28,13 +28,23 @@ class CorpusConfig:
     dataset: str | None = None  # a Hugging Face dataset: name on the hub or a local folder
     dataset_config: str | None = None  # the dataset's configuration, e.g. "de-en"
     split: str = "train"  # the dataset's split
-    streaming: bool = False  # reads the dataset from the hub each time instead of downloading it whole
+    # reads the dataset from where it is instead of downloading it whole; training pairs are read and encoded in parts
+    # while they are trained on, so that it may be larger than the disk
+    streaming: bool = False
     # where the source side is: a column's number from 0 (TSV: 0), the name of a key or column, or a language code as
     # the file has it (default: the language)
     source_field: str | None = None
     target_field: str | None = None  # the same for the target side (TSV: 1)
     test_set: str | None = None  # one that sacreBLEU knows, such as wmt14, with its first reference
     include_fuzzy: bool = False  # also what gettext marks fuzzy, and XLIFF as to be reviewed or as a machine's
+    # share of the training pairs, relative to the weights of the other corpora: all have one, or none; 0: not read
+    weight: float | None = None
+    upsample: float = 1.0  # how often an epoch reads it, where there are no weights; 0.5: a half, then the other
+    # pieces of their own before each source, such as "<2de> <back>"; of validation and test: null is decode.tags
+    tags: str | None = None
+    source_language: str | None = None  # of this corpus, null: data.source_language
+    target_language: str | None = None
+    cleaning: dict[str, Any] = field(default_factory=dict)  # settings of data.cleaning that this corpus has otherwise
 
     def __post_init__(self) -> None:
         text = self.source is not None or self.target is not None
@@ -104,6 +114,34 @@ class CleaningConfig:
 
 
 @dataclass
+class StageConfig:
+    """From an update on other shares of the corpora, by weights or by size."""
+
+    from_step: int = 0  # updates that come before, those left out for their gradients counted
+    weights: dict[str, float] = field(default_factory=dict)  # by corpus; one without a weight is not read
+    temperature: float | None = None  # as data.temperature, instead of weights
+
+
+@dataclass
+class AugmentationConfig:
+    """Chances that a training pair, each time it is seen, is changed so that the model knows such text.
+
+    docs/mixing.md shows each change.
+    """
+
+    lowercase_probability: float = 0.0  # the source is in lower case
+    uppercase_probability: float = 0.0  # both sides are in capitals
+    typo_probability: float = 0.0  # one in 20 letters of the source, or one, is wrong, missing, doubled or swapped
+    punctuation_probability: float = 0.0  # the source loses its punctuation
+    merging_probability: float = 0.0  # the pair goes on with another one of its corpus
+    placeholder_probability: float = 0.0  # a number or name that stands on both sides is a placeholder on both
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            _in_range("data.augmentation", name, value, 0, 1)
+
+
+@dataclass
 class DataConfig:
     """Corpora by split; each split maps names of your choice to corpora, which are read one after the other."""
 
@@ -115,12 +153,39 @@ class DataConfig:
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
     # encoded corpora, one folder per fingerprint; null: data/cache, or RUN/cache where that cannot be written
     cache_dir: str | None = None
+    processes: int | None = None  # that encode corpora side by side; null: one for each core
     # chance that a training pair ending in a full stop on both sides loses both, so that the model knows text without
     strip_final_stop_probability: float = 0.0
+    # shares of the training corpora are as size^(1/temperature): above 1 small ones are read more often
+    temperature: float = 1.0
+    stages: dict[str, StageConfig] = field(default_factory=dict)  # by names of your choice; docs/mixing.md
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
 
     def __post_init__(self) -> None:
         p = self.strip_final_stop_probability
         _in_range("data", "strip_final_stop_probability", p, 0, 1)
+        _in_range("data", "temperature", self.temperature, 0.01, 1000)
+        for name, corpus in self.train.items():
+            _in_range(f"data.train.{name}", "weight", corpus.weight or 0, 0, 1e9)
+            _in_range(f"data.train.{name}", "upsample", corpus.upsample, 0.001, 1e6)
+        for split in ("valid", "test"):
+            for name, corpus in getattr(self, split).items():
+                for setting, unused in (("weight", None), ("upsample", 1.0), ("cleaning", {})):
+                    value = getattr(corpus, setting)
+                    _require(
+                        value == unused,
+                        f"data.{split}.{name}.{setting}={value}: is of training corpora alone: remove it",
+                    )
+        for name, stage in self.stages.items():
+            _in_range(f"data.stages.{name}", "from_step", stage.from_step, 1)
+            _require(
+                bool(stage.weights) != (stage.temperature is not None),
+                f"data.stages.{name}: needs either weights, such as data.stages.{name}.weights.main=1, or temperature",
+            )
+            _in_range(f"data.stages.{name}", "temperature", stage.temperature or 1, 0.01, 1000)
+            for corpus, weight in stage.weights.items():
+                _in_range(f"data.stages.{name}.weights", corpus, weight, 0, 1e9)
+        _in_range("data", "processes", self.processes or 1, 1, 1024)
 
 
 @dataclass
@@ -251,6 +316,7 @@ class DecodeConfig:
     max_length_offset: int = 10
     max_source_tokens: int = 1024  # longer sources are cut, and flagged
     batch_tokens: int = 16384  # source tokens times beam (or samples) in one search batch
+    tags: str = ""  # tags that the model was trained with, put before each source, such as "<2de>"
 
     def __post_init__(self) -> None:
         _in_range("decode", "beam_size", self.beam_size, 1, 1000)

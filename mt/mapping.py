@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
+_MAY_BE_EMPTY = "tags"  # the name of settings that hold any number of words
 
 
 def suggest(word: str, known: typing.Iterable[str]) -> str:
@@ -91,6 +92,8 @@ def _named(hint: Any, value: Any, key: str) -> Any:
 
 
 def _convert(hint: Any, value: Any, key: str) -> Any:
+    if hint is Any:  # what it may be depends on a setting's name, and is checked where that is known
+        return value
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):  # only X | None is used
         if value is None:
@@ -104,14 +107,15 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
         return value
     if origin is dict:
         item_hint = typing.get_args(hint)[1]
-        of_corpora = dataclasses.is_dataclass(item_hint)
+        of_corpora = dataclasses.is_dataclass(item_hint)  # or stages
         if not isinstance(value, dict):
             expected = "corpora by name, such as {main: {path: a.tsv}}" if of_corpora else "names with values: {a: 0.5}"
             raise ValueError(f"{key}={value!r}: expected {expected}")
         for name in map(str, value) if of_corpora else ():
             if not name.strip(". ") or "/" in name:
                 raise ValueError(
-                    f"{key}: {name!r} names a corpus and its results: it must hold a letter or digit, and no '/'"
+                    f"{key}: {name!r} names a corpus and its results, or a stage: it must hold a letter or digit, and "
+                    "no '/'"
                 )
         return {str(name): _named(item_hint, item, f"{key}.{name}") for name, item in value.items()}
     if dataclasses.is_dataclass(hint):
@@ -130,7 +134,7 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
             return number
     if hint is str and isinstance(value, str | int) and not isinstance(value, bool):
         text = str(value)
-        if not text.strip():  # what an unset variable of a shell leaves
+        if not text.strip() and key.rpartition(".")[2] != _MAY_BE_EMPTY:  # what an unset variable of a shell leaves
             raise ValueError(f"{key}={value!r}: is empty: give a value, or leave it out")
         if text.startswith("~/"):
             raise ValueError(f"{key}={text}: ~ means the home folder in a shell alone: write the folder's whole name")

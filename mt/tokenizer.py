@@ -8,11 +8,13 @@ what ends a line or controls a terminal.
 
 import hashlib
 import io
+import itertools
+import math
 import random
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +56,8 @@ class Tokenizer:
             raise ValueError(
                 f"the SentencePiece model has pad, unk, bos, eos = {ids}; must be 0, 1, 2, 3: train it with mt"
             )
+        # pieces that no text is cut into and no text is written with, which stand before a source: ids by their names
+        self.tags = {processor.id_to_piece(i): i for i in range(EOS_ID + 1, self.size) if processor.is_control(i)}
         # the UTF-8 bytes that each piece writes, by id; a word's first piece begins with a space
         self.piece_bytes = [self._piece_bytes(i) for i in range(self.size)]
 
@@ -61,7 +65,7 @@ class Tokenizer:
         return Tokenizer, (self.model_bytes,)
 
     def _piece_bytes(self, i: int) -> bytes:
-        """Returns the UTF-8 bytes that piece i writes; nothing for pad, unk, bos and eos."""
+        """Returns the UTF-8 bytes that piece i writes; nothing for pad, unk, bos, eos and tags."""
         piece = self._processor.id_to_piece(i)
         if self._processor.is_byte(i):  # spelled <0xE9>
             return bytes([int(piece[3:-1], 16)])
@@ -69,16 +73,26 @@ class Tokenizer:
             return b""
         return piece.replace("▁", " ").encode()
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Returns the piece ids of each text, without bos and eos; an empty text has none."""
-        return self._processor.encode([without_separators(text) for text in texts])
+    def encode(self, texts: list[str], threads: int = -1) -> list[list[int]]:
+        """Returns the piece ids of each text, without bos and eos; an empty text has none. threads: -1: all cores."""
+        return self._processor.encode([without_separators(text) for text in texts], num_threads=threads)
+
+    def cuts_each_word_alone(self) -> bool:
+        """Returns whether the ids of words with a space between them are those of the words, one after the other.
+
+        Whole numbers as scores are those of BPE, where no merge crosses a space unless a piece does. (The sums of
+        probabilities by which a unigram model chooses are rounded, so that in a near tie other words could decide.)
+        """
+        scores = (self._processor.get_score(i) for i in range(self.size))
+        return all(map(float.is_integer, scores)) and not any("▁" in p[1:] for p in self.pieces(list(range(self.size))))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Returns for each piece of `encode([text])[0]` where it begins and ends in the text, as it was written.
 
         Of a character that is spelled in bytes, the last byte has the place, and those before it nothing.
         """
-        return self._processor.encode_as_offset_mapping(without_separators(text))["offsets"]
+        pieces = self._processor.encode_as_immutable_proto(without_separators(text)).pieces
+        return [(piece.begin, piece.end) for piece in pieces]
 
     def sample(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
         """Returns the piece ids of each text, cut at random: the same for the same seed.
@@ -92,7 +106,8 @@ class Tokenizer:
         def draw() -> None:
             found.extend(self._processor.encode(clean, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1))
 
-        # SentencePiece keeps a generator for each thread, and seeds it when the thread first draws
+        # SentencePiece keeps a generator for each thread, and seeds it when the thread first draws; from 0.2.2 on it
+        # adds something of the process's own to the seed, with which a resumed run would see other batches
         with _SEEDING:
             sentencepiece.set_random_generator_seed(seed % 2**32)
             thread = threading.Thread(target=draw)
@@ -167,12 +182,19 @@ def _load(path: Path) -> Tokenizer:
         raise ValueError(f"{path}: {error}") from error
 
 
-def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, seed: int) -> TokenizerPair:
+def train_tokenizers(
+    pairs: Iterable[tuple],
+    config: TokenizerConfig,
+    seed: int,
+    tags: Sequence[str] = (),
+    clean: Callable[[Sequence[tuple]], Iterable[tuple[str, str]]] = iter,
+) -> TokenizerPair:
     """Returns tokenizers trained on a sample of at most config.training_sentences pairs and 50 million characters.
 
-    The same pairs, settings and seed give the same bytes. Warns where the corpus was sampled, where the vocabulary is
-    smaller than requested and where characters of the target side are lost. Raises ValueError for empty text and for a
-    vocabulary too small for the characters.
+    The source's has a piece of its own for each tag. `clean` leaves of the sample what it should be trained on; for it
+    a pair may have more than its two texts. The same arguments give the same bytes. Warns where the corpus was sampled,
+    where the vocabulary is smaller than requested and where characters of the target side are lost. Raises ValueError
+    for empty text and for a vocabulary too small for the characters.
     """
     sample, seen = _sample(pairs, config.training_sentences, seed)
     if seen > len(sample):
@@ -181,15 +203,16 @@ def train_tokenizers(pairs: Iterable[tuple[str, str]], config: TokenizerConfig, 
             f"training_sentences={config.training_sentences}, {_SAMPLE_CHARACTERS} characters)",
             stacklevel=2,
         )
+    sample = list(clean(sample))
     sources = [source for source, _ in sample]
     targets = [target for _, target in sample]
     if config.joint:
-        joint = _train(sources + targets, config, "vocabulary_size", config.target_normalization, "training")
+        joint = _train(sources + targets, config, "vocabulary_size", config.target_normalization, "training", tags)
         pair = TokenizerPair(joint, joint)
     else:
         source_size = "vocabulary_size" if config.source_vocabulary_size is None else "source_vocabulary_size"
         pair = TokenizerPair(
-            _train(sources, config, source_size, config.source_normalization, "source"),
+            _train(sources, config, source_size, config.source_normalization, "source", tags),
             _train(targets, config, "vocabulary_size", config.target_normalization, "target"),
         )
     lost = lost_characters(pair.target, targets)
@@ -214,50 +237,69 @@ def lost_characters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     ]
 
 
-def _sample(pairs: Iterable[tuple[str, str]], size: int, seed: int) -> tuple[list[tuple[str, str]], int]:
-    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Vitter, 1985).
+def _sample(pairs: Iterable[tuple], size: int, seed: int) -> tuple[list[tuple], int]:
+    """Returns a uniform random sample and the number of pairs seen, in one pass (reservoir sampling, Li, 1994).
 
-    A sample that grows over _SAMPLE_CHARACTERS is halved at random, and goes on with half the size.
+    Which pair comes into the sample next is drawn by how many are passed over, so that those cost little. A sample that
+    grows over _SAMPLE_CHARACTERS is halved at random, and goes on with half the size.
     """
-    generator = random.Random(seed)
-    sample: list[tuple[str, str]] = []
-    seen = characters = 0
-    for seen, pair in enumerate(pairs, start=1):
+    generator, counter = random.Random(seed), itertools.count()
+    numbered = zip(pairs, counter, strict=False)
+    sample: list[tuple] = []
+    characters, passed, largest = 0, 0, 0.0
+    while (found := next(itertools.islice(numbered, passed, None), None)) is not None:
+        pair, before = found
         if len(sample) < size:
             sample.append(pair)
-        elif (place := generator.randrange(seen)) < size:
+        else:
+            place = generator.randrange(size)
             characters -= _characters(sample[place])
             sample[place] = pair
-        else:
-            continue
+            largest *= generator.random() ** (1 / size)
         characters += _characters(pair)
+        full = len(sample) == size and not largest
         while characters > _SAMPLE_CHARACTERS and len(sample) > 1:
             size = len(sample) // 2
             sample = generator.sample(sample, size)
             characters = sum(map(_characters, sample))
-    return sample, seen
+            full = True
+        if full:  # of one random number between 0 and 1 for each pair so far, the size-th smallest
+            largest = generator.betavariate(size, before + 2 - size)
+        if largest:  # a pair comes in where its number is smaller
+            passed = int(math.log(1 - generator.random()) / math.log1p(-largest)) if largest < 1 else 0
+    return sample, next(counter)
 
 
-def _characters(pair: tuple[str, str]) -> int:
+def _characters(pair: tuple) -> int:
     return len(pair[0]) + len(pair[1])
 
 
-def _training_lines(texts: Iterable[str]) -> Iterator[str]:
+def _training_lines(texts: Iterable[str], without: Sequence[str]) -> Iterator[str]:
     for text in texts:
-        text = _SEPARATORS.sub(" ", text).replace(_RESERVED, " ")
+        text = _SEPARATORS.sub(" ", text)
+        for reserved in without:
+            text = text.replace(reserved, " ")
         for start in range(0, len(text), _TRAINING_CHARACTERS):
             yield text[start : start + _TRAINING_CHARACTERS]
 
 
-def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normalization: str, side: str) -> Tokenizer:
+def _train(
+    texts: list[str],
+    config: TokenizerConfig,
+    size_setting: str,
+    normalization: str,
+    side: str,
+    tags: Sequence[str] = (),
+) -> Tokenizer:
     no_words = f"tokenizer: the {side} text has no words to train on: check data.train and data.cleaning"
-    if not any(line.strip() for line in _training_lines(texts)):
+    reserved = [_RESERVED, *tags]
+    if not any(line.strip() for line in _training_lines(texts, reserved)):
         raise ValueError(no_words)
     requested = getattr(config, size_setting)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_training_lines(texts),
+            sentence_iterator=_training_lines(texts, reserved),
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=requested,
@@ -272,6 +314,7 @@ def _train(texts: list[str], config: TokenizerConfig, size_setting: str, normali
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
+            control_symbols=list(tags),
             minloglevel=2,  # errors only
         )
     except RuntimeError as error:

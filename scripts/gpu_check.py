@@ -254,6 +254,7 @@ def run_config(options: argparse.Namespace, work: str, train: dict, valid: dict,
                 "train": {"main": train},
                 "valid": {"main": valid},
                 "cache_dir": f"{work}/cache",
+                "cleaning": {"drop_held_out": "none"},  # what is made up here is both
             },
             "tokenizer": {"vocabulary_size": 1500 if options.dry else 8000, "training_sentences": 100_000},
             "model": small if options.dry else model,

@@ -13,11 +13,11 @@ import torch
 
 import mt
 from mt.__main__ import _describe, main
-from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mt.model.layout import Layout
 from mt.model.transformer import Transformer
 from mt.tokenizer import train_tokenizers
+from tests.untrained_runs import save_untrained
 
 ROOT = Path(__file__).parents[1]
 SENTENCES = [f"the {size} {one} sees {two}" for size in ("old", "big") for one in ("ox", "cat") for two in ("me", "us")]
@@ -40,11 +40,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizers = train_tokenizers([(line, line) for line in SENTENCES], config.tokenizer, 1)
     torch.manual_seed(1)
     model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
-    create_run(folder, config, tokenizers, [])
-    state = {"tokenizer_fingerprint": tokenizers.fingerprint, "metrics": {}, "finished": True}
-    saved = save_checkpoint(folder, 1, model.state_dict(), {}, state)
-    point(folder, "best", saved)
-    point(folder, "last", saved)
+    save_untrained(folder, config, tokenizers, model)
     return folder
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from mt.compose import compose, config_dir, read_config, run_hydra
-from mt.config import ModelConfig, TrainConfig
+from mt.config import ModelConfig, StageConfig, TrainConfig
 from mt.mapping import to_mapping
 
 GROUPS = ("data", "tokenizer", "model", "optim", "trainer", "decode")
@@ -69,6 +69,11 @@ def test_without_overrides_all_but_the_corpora_is_as_in_config_py() -> None:
         ("model={d_model: 8}", "unknown model {'d_model': 8}"),
         ("model=null", "write ~model to compose without this group"),
         ("data.train.main.pth=a", "unknown setting data.train.main.pth; did you mean data.train.main.path?"),
+        (
+            "data.train.main.cleaning.max_token=9",
+            "unknown setting data.train.main.cleaning.max_token; did you mean data.train.main.cleaning.max_tokens?",
+        ),
+        ("data.stages.end.from_steps=9", "unknown setting data.stages.end.from_steps; did you mean data.stages.end."),
         ("data.train={main: {pth: a}}", "unknown setting data.train.main.pth; did you mean data.train.main.path?"),
         ("data.trian.main.path=a", "unknown setting data.trian.main.path"),
         ("trainer.max_steps=ten", "trainer.max_steps='ten': must be a whole number"),
@@ -136,6 +141,20 @@ def test_corpora_have_names_of_the_users_choice() -> None:
     assert config.data.test["x"].target == "a.zh"
     assert sorted(compose(["data.train={mine: {path: a.tsv}}"]).data.train) == ["main", "mine"]
     assert list(compose(["~data.train.main", "data.train.mine.path=a.tsv"]).data.train) == ["mine"]
+
+
+def test_stages_and_cleaning_of_a_corpus_are_set_by_their_names() -> None:
+    stage = "data.stages.end."
+    config = compose(
+        [
+            f"{stage}from_step=9",
+            f"{stage}weights.main=1",
+            "data.train.main.cleaning.max_tokens=20",
+            'data.train.main.tags="<2de> <x>"',
+        ]
+    )
+    assert config.data.stages["end"] == StageConfig(9, {"main": 1.0})
+    assert config.data.train["main"].cleaning == {"max_tokens": 20} and config.data.train["main"].tags == "<2de> <x>"
 
 
 def test_an_option_that_the_experiment_undoes_is_refused() -> None:

@@ -1,5 +1,7 @@
 import pickle
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -163,6 +165,21 @@ def test_sampled_pieces_say_the_same_text_and_follow_the_seed(algorithm, alpha):
     assert first == again != other
     assert first != tokenizer.encode(texts)
     assert [tokenizer.decode(ids) for ids in first] == texts
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_sampled_pieces_are_the_same_in_another_process(tmp_path, algorithm):
+    """A run that goes on in a process of its own sees the batches that it would have seen."""
+    texts = ["red tea and green tea", "they drink tea every day", "rice and tea"] * 3
+    tokenizer = train(texts * 5, algorithm=algorithm)
+    tokenizer.save(tmp_path)
+    code = (
+        "import pathlib, sys; from mt.tokenizer import TokenizerPair; "
+        f"print(TokenizerPair.load(pathlib.Path(sys.argv[1])).source.sample({texts}, 0.2, 3))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    printed = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert printed == [f"{tokenizer.source.sample(texts, 0.2, 3)}\n"] * 2
 
 
 @pytest.mark.parametrize("texts", [[], ["", " \t\u2028"]])

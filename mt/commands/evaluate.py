@@ -16,6 +16,7 @@ _TEST_SET = typer.Option(help="A public test set by sacreBLEU's name for it, suc
 _LANGUAGE = typer.Option(help="With --hypotheses: a code such as zh, by which words are cut. [default: at spaces]")
 _OUTPUT_DIR = typer.Option(help="Where NAME.hyp.txt and NAME.json go. [default: RUN/results]")
 _NO_REPEAT = typer.Option(help="No run of so many tokens twice; 0: off. [default: the run's]")
+_TAGS = typer.Option(help="Tags before each source, such as '<2de>'. [default: those of data.test, or the run's]")
 _TOKENIZER = typer.Option(help="One of sacreBLEU's. [default: what fits the target language]")
 _COMET = typer.Option(help="Score with this COMET model as well: a file, or a name downloaded before.")
 _PRECISION = typer.Option(help="float32, bf16 (for GPUs that have it) or int8 (CPU). [default: float32]")
@@ -33,6 +34,7 @@ def evaluate(
     beam_size: Annotated[int | None, typer.Option(help="1 is greedy search. [default: the run's]")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="0 favours short output. [default: the run's]")] = None,
     no_repeat_ngram_size: Annotated[int | None, _NO_REPEAT] = None,
+    tags: Annotated[str | None, _TAGS] = None,
     bleu_tokenizer: Annotated[str | None, _TOKENIZER] = None,
     comet: Annotated[str | None, _COMET] = None,
     details: Annotated[bool, _DETAILS] = False,
@@ -51,7 +53,7 @@ def evaluate(
     """
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     unused = {"RUN": run, "test_set": test_set, "checkpoint": checkpoint, "output_dir": output_dir, **search}
-    unused["precision"] = precision
+    unused |= {"precision": precision, "tags": tags}
     if hypotheses is None:
         unused = {"target_language": target_language}
         if run is None:
@@ -80,7 +82,7 @@ def evaluate(
         decode = evaluation.changed(load_config(run).decode, **search)
         progress = _show_progress if sys.stderr.isatty() else None
         files = run, source, reference, device, checkpoint or "best"
-        others = decode, output_dir, progress, bleu_tokenizer, comet, precision or "float32", test_set
+        others = decode, output_dir, progress, bleu_tokenizer, comet, precision or "float32", test_set, tags
         results = evaluation.evaluate(*files, *others)
     _show(results)
     if not details and report is None:

@@ -25,6 +25,9 @@ def score(
     together_with: Annotated[
         list[Path] | None, typer.Option("--with", help="One more run for an ensemble; may be repeated.")
     ] = None,
+    tags: Annotated[
+        str | None, typer.Option(help="Tags before each source, such as '<2de>'. [default: the run's]")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     checkpoint: Annotated[str, typer.Option(help="best, last or a name such as step_00001000.")] = "best",
 ) -> None:
@@ -35,14 +38,17 @@ def score(
     """
     import math
 
+    from mt.checkpoint import load_config
     from mt.config import CorpusConfig, DataConfig
     from mt.data.corpus import check_corpus, read_corpus
+    from mt.translation.evaluate import changed
     from mt.translation.output import open_output
     from mt.translation.translator import load_translator
 
     corpus = CorpusConfig(source=str(source), target=str(target))
     check_corpus(corpus, DataConfig(), "mt score")
-    translator = load_translator(run, device, checkpoint, None, together_with or ())
+    decode = changed(load_config(run).decode, tags=tags)
+    translator = load_translator(run, device, checkpoint, decode, together_with or ())
     total, tokens, pairs, cut = 0.0, 0, 0, 0
     with open_output(output) as file:
         for line in _scored(translator, read_corpus(corpus, DataConfig(), "mt score")):

@@ -112,6 +112,12 @@ def translate(
     details: Annotated[
         bool, typer.Option("--details", help="With --json: pieces, their log probabilities, and the alignment.")
     ] = False,
+    tags: Annotated[
+        str | None,
+        typer.Option(
+            help="Tags that the model was trained with, such as '<2de>', before each text. [default: the run's]"
+        ),
+    ] = None,
     decode: Annotated[
         list[str] | None, typer.Option(help="Any other search setting: NAME=VALUE of decode; may be repeated.")
     ] = None,
@@ -137,7 +143,8 @@ def translate(
         "--engine": engine, "--precision": precision,
     }  # fmt: skip
     check_options(options)
-    from mt.checkpoint import pointed
+    from mt.checkpoint import load_config, pointed
+    from mt.data.tags import missing_tags
     from mt.documents.formats import document_format
     from mt.export.engine import is_export, load_decode, load_engine, load_languages
     from mt.translation.documents import translate_file
@@ -148,7 +155,9 @@ def translate(
     from mt.translation.translator import Guidance, load_translator
 
     kind = document_format(input, format)
-    settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [])
+    settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [], tags)
+    if not is_export(run) and (warning := missing_tags(load_config(run).data, settings.tags)):
+        print(f"warning: {warning}", file=sys.stderr)
     terms = Glossary.read(glossary) if glossary else None
 
     def guide(source: str) -> Guidance:

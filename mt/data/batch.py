@@ -24,7 +24,7 @@ class Batch:
     target_input: Tensor  # [N_tgt]
     target_output: Tensor  # [N_tgt]: what the decoder should say at each position; PAD_ID: nothing is asked
     target_layout: Layout
-    pairs: tuple[int, ...]  # indices in the corpus
+    pairs: tuple[int, ...]  # indices in the corpus; of two pairs joined in one sentence, the first's
     source_tokens: int  # real tokens, </s> counted
     target_tokens: int
     dropout_seed: int = 0  # of the random masks: they depend on the batch's place in the run, not on what ran before

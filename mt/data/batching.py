@@ -24,15 +24,20 @@ def plan_epoch(
     pool_batches: int,
     seed: int,
     epoch: int,
+    order: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Returns the batches of one epoch, each an array of pair indices; every pair occurs once.
 
     Pairs are shuffled, cut into pools of about pool_batches batches, sorted by length inside each pool, cut into
     batches of at most batch_tokens tokens of the longer side (with </s> or <s>), and the batches are shuffled. The
     same arguments give the same plan on any machine. source_lengths, target_lengths: [pairs] tokens without </s>.
+    With `order` the epoch is those pairs, which are not shuffled, and batches are only inside their pool: what any
+    stretch of the order has of a corpus, the batches have too.
     """
     rng = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, epoch]))
-    order = rng.permutation(np.arange(len(source_lengths), dtype=np.int32))  # half the memory of permutation(count)
+    given = order is not None
+    if order is None:
+        order = rng.permutation(np.arange(len(source_lengths), dtype=np.int32))  # half the memory of permutation(count)
     cost = (np.maximum(source_lengths, target_lengths).astype(np.int32) + 1)[order]
     pools = cut_by_budget(cost, batch_tokens * pool_batches)
     # Sorting numbers that hold both lengths and, in 31 bits, the place in the pool takes less than half the time of
@@ -47,5 +52,6 @@ def plan_epoch(
         places = keys & (2**31 - 1)
         pool = order[start:end][places]
         cuts = cut_by_budget(cost[start:end][places], batch_tokens)
-        batches += [pool[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
-    return [batches[index] for index in rng.permutation(len(batches))]
+        own = [pool[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        batches += [own[index] for index in rng.permutation(len(own))] if given else own
+    return batches if given else [batches[index] for index in rng.permutation(len(batches))]

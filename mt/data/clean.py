@@ -3,6 +3,7 @@
 The repairs come first, since the filters judge repaired text; within each kind the order is from cheap to dear.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from mt.data import filters
 from mt.data.corpus import read_corpus
 from mt.data.duplicates import held_out, normal_form, repeated
 from mt.data.languages import model_digest, wrong_language
+from mt.data.own_settings import own_settings
 from mt.data.repairs import decode_entities, mojibake_repair, replace_controls
 from mt.data.scores import check_scores, read_scores
 
@@ -41,6 +43,7 @@ class FilterStep:
 
     name: str
     reasons: Reasons
+    remembers: bool = False  # what it saw before: then it has to see all pairs, in order
 
 
 class Witness(Protocol):
@@ -58,13 +61,28 @@ class Cleaner:
     """
 
     def __init__(self, data: DataConfig, witness: Witness | None = None) -> None:
-        self.steps = _steps(data, read_held_out=True)
+        self.data, self._memory = data, _Memory()
+        self.steps = _steps(data, self._memory)
         self.min_scores = data.cleaning.min_scores
         self.witness = witness
         self.dropped: Counter[str] = Counter()  # pairs by their first reason
         self.repaired: Counter[str] = Counter()  # texts by kind and side
         self.left: Counter[str] = Counter()  # pairs after each step; "read": before the first
         self.lost: Counter[str] = Counter()  # pairs that each step dropped
+
+    def of(self, corpus: CorpusConfig, place: str) -> "Cleaner":
+        """Returns the cleaner of one corpus: this one, or one by its own settings that counts and remembers with it."""
+        own = own_settings(self.data, corpus, place)
+        if own is self.data:
+            return self
+        other = copy.copy(self)
+        other.data, other.steps, other.min_scores = own, _steps(own, self._memory), own.cleaning.min_scores
+        return other
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what becomes of a pair depends on those that came before."""
+        return any(isinstance(step, FilterStep) and step.remembers for step in self.steps)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yields what is left of the pairs, in order."""
@@ -135,20 +153,32 @@ def nothing_left(split: str, dropped: Counter[str]) -> str:
 def clean_corpora(
     corpora: dict[str, CorpusConfig], data: DataConfig, cleaner: Cleaner, split: str = "train"
 ) -> Iterator[Pair]:
-    """Yields what a cleaner leaves of all corpora, one after the other."""
+    """Yields what a cleaner leaves of all corpora, one after the other, each by its own settings."""
     for name, corpus in corpora.items():
         place = f"data.{split}.{name}"
-        pairs = read_corpus(corpus, data, place, cleaner.dropped)
-        if cleaner.min_scores:
-            pairs = cleaner.with_scores(pairs, read_scores(corpus, list(cleaner.min_scores), place))
-        yield from cleaner.clean(pairs)
+        own = cleaner.of(corpus, place)
+        yield from own.clean(scored_pairs(corpus, data, own, place))
+
+
+def scored_pairs(corpus: CorpusConfig, data: DataConfig, cleaner: Cleaner, place: str) -> Iterator[Pair]:
+    """Yields the pairs of a corpus, called `place` in messages, that have the scores its cleaner asks for.
+
+    No step comes yet.
+    """
+    pairs = read_corpus(corpus, data, place, cleaner.dropped)
+    if cleaner.min_scores:
+        pairs = cleaner.with_scores(pairs, read_scores(corpus, list(cleaner.min_scores), place))
+    return pairs
 
 
 def check_cleaning(data: DataConfig) -> None:
     """Raises ValueError for settings of data.cleaning that cannot work here; validation and test are not read."""
-    _steps(data, read_held_out=False)
-    for name, corpus in data.train.items() if data.cleaning.min_scores else ():
-        check_scores(corpus, list(data.cleaning.min_scores), f"data.train.{name}")
+    for name, corpus in data.train.items():
+        place = f"data.train.{name}"
+        own = own_settings(data, corpus, place)
+        _steps(own, None)
+        if own.cleaning.min_scores:
+            check_scores(corpus, list(own.cleaning.min_scores), place)
 
 
 def outer_versions(config: CleaningConfig) -> dict[str, str]:
@@ -204,8 +234,26 @@ def _each(check: filters.Filter) -> Reasons:
     return lambda pairs: [check(source, target) for source, target in pairs]
 
 
-def _steps(data: DataConfig, read_held_out: bool) -> list[RepairStep | FilterStep]:
-    """Returns the steps that data.cleaning asks for, in the one order that there is."""
+class _Memory:
+    """What the cleaners of a run's corpora know together: the pairs that came before, and those held out."""
+
+    def __init__(self) -> None:
+        self.duplicates = repeated("duplicate", str)
+        self.near_duplicates = repeated("near duplicate", normal_form)
+        self._held_out: dict[str, filters.Filter] = {}  # by data.cleaning.drop_held_out
+
+    def held_out(self, data: DataConfig) -> filters.Filter:
+        kind = data.cleaning.drop_held_out
+        if kind not in self._held_out:
+            self._held_out[kind] = held_out(data)
+        return self._held_out[kind]
+
+
+def _steps(data: DataConfig, memory: _Memory | None) -> list[RepairStep | FilterStep]:
+    """Returns the steps that data.cleaning asks for, in the one order that there is.
+
+    Without a memory, for a look at the settings alone, those that need one are left out.
+    """
     config = data.cleaning
     repairs: dict[str, Callable[[str], str]] = {}
     if config.html_entities != "keep":
@@ -240,13 +288,13 @@ def _steps(data: DataConfig, read_held_out: bool) -> list[RepairStep | FilterSte
     if config.min_script_share:
         languages = data.source_language, data.target_language
         checks["script"] = filters.wrong_script(*languages, config.min_script_share)
-    if config.drop_held_out != "none" and (data.valid or data.test) and read_held_out:
-        checks["held out"] = held_out(data)
+    if config.drop_held_out != "none" and (data.valid or data.test) and memory:
+        checks["held out"] = memory.held_out(data)
     steps += [FilterStep(name, _each(check)) for name, check in checks.items()]
-    if config.drop_duplicates:
-        steps.append(FilterStep("duplicates", repeated("duplicate", str)))
-    if config.drop_near_duplicates:
-        steps.append(FilterStep("near duplicates", repeated("near duplicate", normal_form)))
+    if config.drop_duplicates and memory:
+        steps.append(FilterStep("duplicates", memory.duplicates, remembers=True))
+    if config.drop_near_duplicates and memory:
+        steps.append(FilterStep("near duplicates", memory.near_duplicates, remembers=True))
     if config.min_language_confidence:
         steps.append(FilterStep("language", _each(wrong_language(data))))
     return steps

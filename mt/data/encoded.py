@@ -1,7 +1,8 @@
 """A corpus tokenised once and kept as memory-mapped Arrow, so that neither loading nor workers cost memory.
 
-A cache folder holds pairs.arrow (columns source_ids and target_ids: list<int32>, source and target: string) and
-metadata.json. It is written under another name and renamed, so that a folder of the right name is complete.
+A cache folder holds shards (columns source_ids and target_ids: lists of uint16, or of int32 for large vocabularies;
+source and target: strings) and metadata.json. It is written under another name and renamed, so that a folder of the
+right name is complete.
 """
 
 import hashlib
@@ -9,9 +10,8 @@ import itertools
 import json
 import os
 import shutil
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -20,27 +20,22 @@ import numpy as np
 import pyarrow as pa
 from filelock import FileLock
 
-from mt.config import CleaningConfig, CorpusConfig, DataConfig
-from mt.data.clean import Cleaner, clean_corpora, in_batches, nothing_left, outer_versions, token_reasons
-from mt.data.corpus import corpus_fingerprint, read_corpora
+from mt.config import CorpusConfig, DataConfig
+from mt.data.clean import Cleaner, nothing_left, outer_versions, scored_pairs
+from mt.data.corpus import corpus_fingerprint, read_corpus
 from mt.data.duplicates import HELD_OUT
+from mt.data.flat import ids_dtype
+from mt.data.own_settings import own_settings
+from mt.data.processes import Processes, available_cores
+from mt.data.shards import ContentHash, Shard, ShardEncoder, ShardEncoders, ShardRecord, cut_into_shards, offsets
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
-FORMAT_VERSION = 3  # raise it when the files or what cleaning and encoding do to a pair change
-_THREADS = 2
-_SCHEMA = pa.schema(
-    [
-        ("source_ids", pa.list_(pa.int32())),
-        ("target_ids", pa.list_(pa.int32())),
-        ("source", pa.string()),
-        ("target", pa.string()),
-    ]
-)
+FORMAT_VERSION = 5  # raise it when the files or what cleaning and encoding do to a pair change
 
 
 class EncodedCorpus:
-    """The pairs of a cache folder, by index, without bos and eos. Pickles as its path: each process maps the file anew.
+    """The pairs of a cache folder, by index, without bos and eos. Pickles as its path: each process maps anew.
 
     Raises ValueError where the folder is not a complete cache of this format version.
     """
@@ -51,20 +46,28 @@ class EncodedCorpus:
             metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
             if metadata["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format version {metadata['format_version']}, must be {FORMAT_VERSION}")
-            self._buffer = pa.memory_map(str(folder / "pairs.arrow")).read_buffer()
-            file = pa.ipc.open_file(self._buffer)
-            self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]
+            self._buffers = [_mapped(folder / f"{name}.arrow") for name in metadata["shards"]]
+            shards = [_batches(buffer) for buffer in self._buffers]
+            self._batches = list(itertools.chain.from_iterable(shards))
+            self._batch_shards = [number for number, batches in enumerate(shards) for _ in batches]
             self._first_pairs = np.cumsum([0] + [batch.num_rows for batch in self._batches])  # of each record batch
-            if self._first_pairs[-1] != metadata["pairs"]:
-                raise ValueError(f"{self._first_pairs[-1]} pairs, must be {metadata['pairs']}")
-        except (OSError, ValueError, KeyError, TypeError) as error:  # ArrowInvalid is a ValueError
+            sizes = [sum(batch.num_rows for batch in batches) for batches in shards]
+            self._shard_ends = np.cumsum(sizes, dtype=np.int64)  # in pairs
+            if sizes != list(metadata["shards"].values()):
+                raise ValueError(f"shards of {sizes} pairs, must be {list(metadata['shards'].values())}")
+            corpus_pairs = list(metadata["corpora"].values())
+            if sum(corpus_pairs) != sum(sizes):
+                raise ValueError(f"corpora of {corpus_pairs} pairs, {sum(sizes)} in all shards")
+            dtype = np.dtype(metadata["ids_dtype"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # ArrowInvalid is a ValueError
             raise ValueError(f"{folder}: not a complete encoded corpus ({error}): delete it") from error
         self.metadata = metadata
         self.fingerprint: str = metadata["fingerprint"]
+        self.corpus_pairs: list[int] = corpus_pairs  # of each corpus, one after the other
         self.counts: Counter[str] = Counter(metadata["dropped"])
         self.repaired: Counter[str] = Counter(metadata["repaired"])
-        # the whole file as numbers, so that the tokens of any pairs are gathered in one go
-        self.words = np.frombuffer(self._buffer, dtype=np.int32, count=self._buffer.size // 4)
+        # each file as numbers, so that a pair's tokens are a slice
+        self._words = [np.frombuffer(buffer, dtype, buffer.size // dtype.itemsize) for buffer in self._buffers]
 
     def __len__(self) -> int:
         return int(self._first_pairs[-1])
@@ -83,22 +86,28 @@ class EncodedCorpus:
         return self._lengths("target_ids")
 
     @cached_property
-    def source_starts(self) -> np.ndarray:
-        """Returns where the source tokens of each pair begin in `words`: int64 [pairs]."""
+    def _source_starts(self) -> np.ndarray:
         return self._starts("source_ids")
 
     @cached_property
-    def target_starts(self) -> np.ndarray:
-        """Returns where the target tokens of each pair begin in `words`: int64 [pairs]."""
+    def _target_starts(self) -> np.ndarray:
         return self._starts("target_ids")
 
     def source_ids(self, i: int) -> np.ndarray:
-        """Returns the source ids of pair i: a read-only int32 view into the file, [source_lengths[i]]."""
-        return self._view(i, self.source_starts, self.source_lengths)
+        """Returns the source ids of pair i: a read-only view into the file, uint16 or int32 [source_lengths[i]]."""
+        return self._view(i, self._source_starts, self.source_lengths)
 
     def target_ids(self, i: int) -> np.ndarray:
-        """Returns the target ids of pair i: a read-only int32 view into the file, [target_lengths[i]]."""
-        return self._view(i, self.target_starts, self.target_lengths)
+        """Returns the target ids of pair i: a read-only view into the file, uint16 or int32 [target_lengths[i]]."""
+        return self._view(i, self._target_starts, self.target_lengths)
+
+    def source_tokens(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the source ids of these pairs, one after the other: [sum of source_lengths[pairs]]."""
+        return self._gathered(pairs, self._source_starts, self.source_lengths)
+
+    def target_tokens(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the target ids of these pairs, one after the other: [sum of target_lengths[pairs]]."""
+        return self._gathered(pairs, self._target_starts, self.target_lengths)
 
     def texts(self, i: int) -> tuple[str, str]:
         """Returns the source and target strings of pair i."""
@@ -109,24 +118,50 @@ class EncodedCorpus:
 
     def _view(self, i: int, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         self._check(i)
-        return self.words[starts[i] : starts[i] + lengths[i]]
+        words = self._words[int(np.searchsorted(self._shard_ends, i, side="right"))]
+        return words[starts[i] : starts[i] + lengths[i]]
+
+    def _gathered(self, pairs: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        if not len(pairs):
+            return np.empty(0, dtype=np.int32)
+        shards = np.searchsorted(self._shard_ends, pairs, side="right").tolist()
+        begins, words = starts[pairs], self._words
+        spans = zip(shards, begins.tolist(), (begins + lengths[pairs]).tolist(), strict=True)
+        return np.concatenate([words[shard][begin:end] for shard, begin, end in spans])
 
     def _check(self, i: int) -> None:
         if not 0 <= i < len(self):
             raise IndexError(f"pair {i} of {len(self)}")
 
     def _lengths(self, column: str) -> np.ndarray:
-        lengths = [np.diff(_offsets(batch.column(column))) for batch in self._batches]
+        lengths = [np.diff(offsets(batch.column(column))) for batch in self._batches]
         return np.concatenate([np.empty(0, dtype=np.int32), *lengths])
 
     def _starts(self, column: str) -> np.ndarray:
-        starts = [np.empty(0, dtype=np.int64)]
-        for batch in self._batches:
-            ids = batch.column(column)
+        """Returns where the tokens of each pair begin in the words of its shard: int32 [pairs]."""
+        starts = [np.empty(0, dtype=np.int32)]
+        for batch, shard in zip(self._batches, self._batch_shards, strict=True):
+            ids, words = batch.column(column), self._words[shard]
             place = ids.values.buffers()[1]
-            first = (place.address - self._buffer.address) // 4 if place is not None and place.size else 0
-            starts.append(_offsets(ids)[:-1].astype(np.int64) + first)
+            address = self._buffers[shard].address
+            first = (place.address - address) // words.itemsize if place is not None and place.size else 0
+            starts.append(offsets(ids)[:-1] + np.int32(first))
         return np.concatenate(starts)
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    with pa.memory_map(str(path)) as file:  # closed, so that many shards do not use up the files a process may open
+        return file.read_buffer()
+
+
+def _batches(buffer: pa.Buffer) -> list[pa.RecordBatch]:
+    file = pa.ipc.open_file(buffer)
+    return [file.get_batch(i) for i in range(file.num_record_batches)]
+
+
+def batches_of(path: Path) -> list[pa.RecordBatch]:
+    """Returns the rows of a shard."""
+    return _batches(_mapped(path))
 
 
 def gather(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -134,11 +169,6 @@ def gather(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.nda
     ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
     return words[np.arange(total) + np.repeat(starts - (ends - lengths), lengths)]
-
-
-def _offsets(column: pa.ListArray) -> np.ndarray:
-    """Returns where each list begins, and the end: int32 [rows + 1]. (Arrow's own to_numpy imports pandas.)"""
-    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
 
 
 def encode_corpus(
@@ -149,16 +179,16 @@ def encode_corpus(
     split: str = "train",
     progress: Callable[[int], None] | None = None,
 ) -> EncodedCorpus:
-    """Returns the pairs of all corpora in order, from the cache in data.cache_dir or encoded now.
+    """Returns the pairs of all corpora in order, from the cache in data.cache_dir or encoded now by data.processes.
 
     With `clean` (training) pairs are dropped by data.cleaning; without it (validation, test) every
     pair stays, so that pair i is line i. `split` stands in messages. `progress` gets the number of pairs done so far.
-    Processes that ask for the same corpus at once encode it once. Raises ValueError for bad corpora and where no pair
-    is left.
+    Processes that ask for the same corpus at once encode it once; where one was killed, the next goes on with the
+    shards that are not finished. Raises ValueError for bad corpora, where no pair is left, and for a full disk.
     """
     if not corpora:
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
-    key = _cache_key(corpora, data, tokenizers, clean, split)
+    key = cache_key(corpora, data, tokenizers.fingerprint, clean, split)
     cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
@@ -172,41 +202,43 @@ def encode_corpus(
             except ValueError:  # broken or of an older version: built anew
                 shutil.rmtree(folder)
         unfinished = cache_dir / f"{key}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
-        unfinished.mkdir()
-        counts: Counter[str] = Counter()
-        repaired: Counter[str] = Counter()
         try:
-            if clean:
-                cleaner = Cleaner(data)
-                counts, repaired = cleaner.dropped, cleaner.repaired
-                pairs = clean_corpora(corpora, data, cleaner, split)
-            else:
-                pairs = read_corpora(corpora, data, split, counts)
-            cleaning = data.cleaning if clean else None
-            kept, fingerprint = _write_pairs(unfinished, pairs, tokenizers, cleaning, counts, progress)
-            if kept == 0:
-                raise ValueError(nothing_left(split, counts))
-            _write_metadata(unfinished, fingerprint, kept, counts, repaired, tokenizers, cleaning)
+            unfinished.mkdir(exist_ok=True)
+            _remove_parts(unfinished)
+            _write(unfinished, corpora, data, tokenizers, clean, split, progress)
+            _remove_parts(unfinished)
             os.replace(unfinished, folder)
-        finally:
+        except ChildProcessError as error:
+            raise ValueError(f"{error}; finished shards stay, and the same command goes on from them") from error
+        except OSError as error:
+            _remove_parts(unfinished)
+            raise ValueError(
+                f"data.cache_dir={cache_dir}: cannot be written ({error.strerror or error}): make room, or set it "
+                "elsewhere; finished shards stay, and the same command goes on from them"
+            ) from error
+        except ValueError:  # of the corpora, which have to change
             shutil.rmtree(unfinished, ignore_errors=True)
+            raise
         return EncodedCorpus(folder)
 
 
-def _cache_key(
-    corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: TokenizerPair, clean: bool, split: str
-) -> str:
-    """Returns a SHA-256 hex digest of all that the encoded pairs depend on."""
+def _remove_parts(folder: Path) -> None:
+    """Removes what processes that were killed, or had lost the one that started them, left behind."""
+    for part in folder.glob("*.part"):
+        part.unlink(missing_ok=True)
+
+
+def cache_key(corpora: dict[str, CorpusConfig], data: DataConfig, tokenizers: str, clean: bool, split: str) -> str:
+    """Returns a SHA-256 hex digest of all that the encoded pairs depend on. tokenizers: what tells them from others."""
     parts = {
         "format_version": FORMAT_VERSION,
         "corpora": [corpus_fingerprint(corpus, data, f"data.{split}.{name}") for name, corpus in corpora.items()],
-        "cleaning": asdict(data.cleaning) if clean else None,
-        "tokenizers": tokenizers.fingerprint,
+        "tokenizers": tokenizers,
     }
-    if clean:
-        parts["outer_versions"] = outer_versions(data.cleaning)
-    if clean and data.cleaning.drop_held_out != "none":
+    own = [own_settings(data, corpus, f"data.{split}.{name}") for name, corpus in corpora.items()] if clean else []
+    parts["cleaning"] = [(asdict(one.cleaning), one.source_language, one.target_language) for one in own]
+    parts["outer_versions"] = [outer_versions(one.cleaning) for one in own]
+    if any(one.cleaning.drop_held_out != "none" for one in own):
         parts["held_out"] = [
             corpus_fingerprint(corpus, data, f"data.{split}.{name}")
             for split in HELD_OUT
@@ -215,110 +247,118 @@ def _cache_key(
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _encoded(batches: Iterable[list[tuple[str, str]]], tokenizers: TokenizerPair) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of each batch in order, encoded by threads while the next batches are read and cleaned.
-
-    Two threads, so that SentencePiece, which holds no lock of Python's, goes on while the other's lists become columns.
-    """
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="encode") as threads:
-        jobs: deque[Future[pa.RecordBatch]] = deque()
-        for batch in batches:
-            jobs.append(threads.submit(_encode_batch, batch, tokenizers))
-            if len(jobs) > _THREADS:
-                yield jobs.popleft().result()
-        while jobs:
-            yield jobs.popleft().result()
-
-
-def _encode_batch(batch: list[tuple[str, str]], tokenizers: TokenizerPair) -> pa.RecordBatch:
-    sources, targets = [source for source, _ in batch], [target for _, target in batch]
-    ids = _ids_column(tokenizers.source.encode(sources)), _ids_column(tokenizers.target.encode(targets))
-    return pa.record_batch([*ids, pa.array(sources, pa.string()), pa.array(targets, pa.string())], schema=_SCHEMA)
-
-
-def _ids_column(ids: list[list[int]]) -> pa.ListArray:
-    offsets = np.zeros(len(ids) + 1, dtype=np.int32)
-    np.cumsum(np.fromiter(map(len, ids), np.int32, len(ids)), out=offsets[1:])
-    words = np.fromiter(itertools.chain.from_iterable(ids), np.int32, offsets[-1])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(words))  # ten times as fast as pa.array(ids)
-
-
-def _write_pairs(
+def _write(
     folder: Path,
-    pairs: Iterable[tuple[str, str]],
+    corpora: dict[str, CorpusConfig],
+    data: DataConfig,
     tokenizers: TokenizerPair,
-    cleaning: CleaningConfig | None,
-    counts: Counter[str],
+    clean: bool,
+    split: str,
     progress: Callable[[int], None] | None,
-) -> tuple[int, str]:
-    """Writes pairs.arrow and returns the number of pairs in it and their fingerprint."""
-    kept, content = 0, _Content()
-    with open(folder / "pairs.arrow", "wb") as file:
-        with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for rows in _encoded(in_batches(pairs), tokenizers):
-                if cleaning is not None:
-                    rows = _fitting(rows, cleaning, counts)
-                if rows.num_rows:
-                    writer.write_batch(rows)
-                    content.add(rows)
-                kept += rows.num_rows
-                if progress is not None:
-                    progress(kept + counts.total())
-        file.flush()
-        os.fsync(file.fileno())
-    return kept, content.fingerprint()
+) -> None:
+    """Writes the shards that are not there yet, and metadata.json in place of their records."""
+    cleaner = Cleaner(data) if clean else None
+    counts = Counter() if cleaner is None else cleaner.dropped
+    places = {name: f"data.{split}.{name}" for name in corpora}
+    cleaners = {name: cleaner and cleaner.of(corpus, places[name]) for name, corpus in corpora.items()}
+    encoder = ShardEncoders([_encoder(own, data, tokenizers) for own in cleaners.values()])
+    content, dropped, repaired = ContentHash(), Counter(), Counter()
+    shards: dict[str, int] = {}
+    done = 0
+    for record in _encoded(_cut(folder, corpora, data, cleaners, places, counts), encoder, data.processes):
+        shards[record.name] = record.pairs
+        dropped, repaired, done = dropped + record.dropped, repaired + record.repaired, done + record.pairs
+        for rows in batches_of(folder / f"{record.name}.arrow"):
+            content.add(rows)
+        if progress is not None:
+            progress(done + dropped.total() + counts.total())
+    dropped += counts
+    if done == 0:
+        raise ValueError(nothing_left(split, dropped))
+    sizes = {name: _pairs_of(number, shards) for number, name in enumerate(corpora)}
+    if cleaner is not None:
+        repaired += cleaner.repaired  # by steps that were taken here
+    write_metadata(folder, content, sizes, shards, dropped, repaired, tokenizers)
 
 
-class _Content:
-    """A fingerprint of pairs and their tokens that is the same however they are stored or cut into batches."""
+def _encoder(cleaner: Cleaner | None, data: DataConfig, tokenizers: TokenizerPair) -> ShardEncoder:
+    """Returns what makes shards of a corpus, which takes the steps of its cleaner too.
 
-    def __init__(self) -> None:
-        self._hashes = [hashlib.sha256() for _ in range(2 * len(_SCHEMA))]  # of each column: lengths, then values
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        for column, lengths, values in zip(rows.columns, self._hashes[::2], self._hashes[1::2], strict=True):
-            offsets = _offsets(column)
-            of_ids = pa.types.is_list(column.type)
-            buffer = (column.values.buffers()[1] if of_ids else column.buffers()[2]) or b""
-            size = 4 if of_ids else 1  # bytes of a value
-            lengths.update(np.diff(offsets))
-            values.update(memoryview(buffer)[size * int(offsets[0]) : size * int(offsets[-1])])
-
-    def fingerprint(self) -> str:
-        """Returns a SHA-256 hex digest."""
-        return hashlib.sha256(b"".join(part.digest() for part in self._hashes)).hexdigest()
+    Steps that remember pairs have to see them all, in this process: they are taken before.
+    """
+    if cleaner is None:
+        return ShardEncoder(data, tokenizers, None, clean=False)
+    return ShardEncoder(cleaner.data, tokenizers, cleaner.data.cleaning, not cleaner.remembers)
 
 
-def _fitting(rows: pa.RecordBatch, cleaning: CleaningConfig, counts: Counter[str]) -> pa.RecordBatch:
-    """Returns the rows that fit by their tokens; counts the first reason of the others."""
-    source, target = (np.diff(_offsets(rows.column(name))) for name in ("source_ids", "target_ids"))
-    fits = np.ones(len(source), dtype=bool)
-    for reason, drops in token_reasons(source, target, cleaning).items():
-        if dropped := int(drops.sum()):
-            counts[reason] += dropped
-        fits &= ~drops
-    return rows if fits.all() else rows.filter(pa.array(fits))
-
-
-def _write_metadata(
+def write_metadata(
     folder: Path,
-    fingerprint: str,
-    pairs: int,
-    counts: Counter[str],
+    content: ContentHash,
+    corpora: dict[str, int],
+    shards: dict[str, int],
+    dropped: Counter[str],
     repaired: Counter[str],
     tokenizers: TokenizerPair,
-    cleaning: CleaningConfig | None,
 ) -> None:
+    """Writes metadata.json, with which a folder of shards is an encoded corpus, in place of the shards' records.
+
+    corpora, shards: pairs of each by its name.
+    """
     metadata = {
         "format_version": FORMAT_VERSION,
-        "fingerprint": fingerprint,
+        "fingerprint": content.hexdigest(),
         "tokenizer_fingerprint": tokenizers.fingerprint,
-        "cleaning": None if cleaning is None else asdict(cleaning),
-        "pairs": pairs,
-        "dropped": dict(counts),
+        "pairs": sum(shards.values()),
+        "corpora": corpora,
+        "shards": shards,
+        "ids_dtype": ids_dtype(tokenizers).name,
+        "dropped": dict(dropped),
         "repaired": dict(repaired),
     }
     with open(folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
         json.dump(metadata, file, ensure_ascii=False, indent=2)
         file.flush()
         os.fsync(file.fileno())
+    for name in shards:
+        (folder / f"{name}.json").unlink()
+
+
+def _cut(
+    folder: Path,
+    corpora: dict[str, CorpusConfig],
+    data: DataConfig,
+    cleaners: dict[str, Cleaner | None],
+    places: dict[str, str],
+    counts: Counter[str],
+) -> Iterator[Shard]:
+    """Yields the shards of all corpora; none has pairs of two. Of cleaners that remember, their pairs are clean."""
+    for number, (name, corpus) in enumerate(corpora.items()):
+        cleaner = cleaners[name]
+        if cleaner is None:
+            pairs = read_corpus(corpus, data, places[name], counts)
+        else:
+            pairs = scored_pairs(corpus, data, cleaner, places[name])
+            pairs = cleaner.clean(pairs) if cleaner.remembers else pairs
+        yield from cut_into_shards(pairs, folder, f"{number:02d}")
+
+
+def _pairs_of(number: int, shards: dict[str, int]) -> int:
+    return sum(pairs for name, pairs in shards.items() if int(name.partition("-")[0]) == number)
+
+
+def _encoded(shards: Iterator[Shard], encoder: ShardEncoders, processes: int | None) -> Iterator[ShardRecord]:
+    """Yields what became of the shards, in order. One alone is made here, since processes take a second to start."""
+    first = list(itertools.islice(shards, 2))
+    count = processes or available_cores()
+    if count == 1 or len(first) < 2:
+        encoder.use_threads(count)
+        yield from map(encoder, _all(first, shards))
+        return
+    with Processes(encoder, count) as others:
+        yield from others.map(_all(first, shards))
+
+
+def _all(first: list[Shard], others: Iterator[Shard]) -> Iterator[Shard]:
+    while first:
+        yield first.pop(0)  # whose texts are not needed any longer than those of the others
+    yield from others

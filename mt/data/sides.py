@@ -33,8 +33,8 @@ class Sides:
             name,
             config.source_field,
             config.target_field,
-            data.source_language,
-            data.target_language,
+            config.source_language or data.source_language,
+            config.target_language or data.target_language,
             config.include_fuzzy,
             Counter() if skipped is None else skipped,
         )

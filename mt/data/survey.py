@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mt.config import DataConfig
-from mt.data.clean import SCORES, TOKENS, Cleaner, Pair, RepairStep, clean_corpora, in_batches, token_reasons
+from mt.data.clean import SCORES, TOKENS, Cleaner, Pair, clean_corpora, in_batches, token_reasons
 from mt.data.histogram import Histogram
+from mt.data.own_settings import own_settings
 from mt.tokenizer import Tokenizer, TokenizerPair
 
 _SAMPLE_CHARACTERS = 300
@@ -137,12 +138,14 @@ def survey(
     token_lengths = tokens = None
     if tokenizers is not None:
         token_lengths, tokens = Histogram("tokens"), (Tokens(tokenizers.source), Tokens(tokenizers.target))
-    for batch in in_batches(clean_corpora(data.train, data, cleaner)):
-        if tokenizers is not None:
-            batch = _tokenised(batch, tokenizers, data, cleaner, token_lengths, tokens)
-        characters.add(*_lengths(batch))
-        if progress is not None:
-            progress(cleaner.left["read"])
+    for name, corpus in data.train.items():
+        own = own_settings(data, corpus, f"data.train.{name}")
+        for batch in in_batches(clean_corpora({name: corpus}, data, cleaner)):
+            if tokenizers is not None:
+                batch = _tokenised(batch, tokenizers, own, cleaner, token_lengths, tokens)
+            characters.add(*_lengths(batch))
+            if progress is not None:
+                progress(cleaner.left["read"])
     funnel = _funnel(cleaner, tokenizers)
     return Survey(funnel, cleaner.dropped, cleaner.repaired, drawn, characters, token_lengths, tokens)
 
@@ -177,13 +180,16 @@ def _lengths(batch: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _funnel(cleaner: Cleaner, tokenizers: TokenizerPair | None) -> list[FunnelRow]:
+    """Returns a row for each step; those that single corpora have come behind those that all have."""
+    left = cleaner.left["read"]
     without_pair = cleaner.dropped.total() - cleaner.lost.total()  # what no step dropped: units of the files
-    rows = [FunnelRow("read", 0, without_pair, cleaner.left["read"])]
-    repairs = {step.name for step in cleaner.steps if isinstance(step, RepairStep)}
-    names = [step.name for step in cleaner.steps]
-    for name in [*([SCORES] if cleaner.min_scores else []), *names, *([TOKENS] if tokenizers else [])]:
-        repaired = sum(cleaner.repaired[f"{side} {name}"] for side in ("source", "target")) if name in repairs else 0
-        rows.append(FunnelRow(name, repaired, cleaner.lost[name], cleaner.left[name]))
+    rows = [FunnelRow("read", 0, without_pair, left)]
+    names = [*([SCORES] if SCORES in cleaner.left else []), *(step.name for step in cleaner.steps)]
+    names += [name for name in cleaner.left if name not in ("read", TOKENS, *names)]
+    for name in [*names, *([TOKENS] if tokenizers else [])]:
+        repaired = sum(cleaner.repaired[f"{side} {name}"] for side in ("source", "target"))
+        left -= cleaner.lost[name]
+        rows.append(FunnelRow(name, repaired, cleaner.lost[name], left))
     return rows
 
 

@@ -63,6 +63,11 @@ def export(request: Request) -> Verification:
     config = load_config(request.run_dir)
     if request.to == "transformers":
         check_fits_transformers(config.model)
+    if request.to == "argos" and config.decode.tags:
+        raise ValueError(
+            f"--to argos: decode.tags={config.decode.tags}: Argos Translate puts no tags before a source: export to "
+            "ctranslate2 or transformers"
+        )
     translator = load_translator(request.run_dir, "cpu", request.checkpoint, _exported_search(config))
     sentences = sentences_to_verify(config, request.run_dir, request.verify_sentences, request.verify_file)
     with new_folder(request.out, file=request.to == "argos") as temporary:
@@ -200,6 +205,11 @@ def _to_transformers(
         notes.append(
             "The table of positions is in model.safetensors; save_pretrained leaves it out, and a copy saved that way "
             "translates badly: copy the files instead."
+        )
+    if tokenizers.source.tags:
+        notes.append(
+            f"No text becomes a tag ({', '.join(tokenizers.source.tags)}): put tokenizer.convert_tokens_to_ids(tag) "
+            "before the ids of a source."
         )
     usage = TRANSFORMERS_USAGE.format(name=request.out.name)
     write_card(folder / "README.md", _card(request, config, "transformers, float32", usage), verification, notes)

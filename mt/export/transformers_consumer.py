@@ -38,7 +38,8 @@ def translate_by_transformers(
     our_ids = {piece: i for i, piece in enumerate(pieces)}
     results = [Translation("", 0.0, [], False, False) for _ in texts]
     by_length: dict[int, list[int]] = {}
-    encoded = [[] if is_empty(text) else _ids(tokenizer, text) for text in texts]
+    tags = tokenizer.convert_tokens_to_ids(decode.tags.split())
+    encoded = [[] if is_empty(text) else tags + _ids(tokenizer, text) for text in texts]
     for index, ids in enumerate(encoded):
         by_length.setdefault(len(ids), []).append(index)
     for length, members in by_length.items():

@@ -98,7 +98,7 @@ def save_transformers_model(
     stored = {name: tensor.detach().float().clone() for name, tensor in tensors.items()}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     settings.save_pretrained(folder)
-    _generation_config(decode).save_pretrained(folder)
+    _generation_config(decode, [target_ids[tag] for tag in tokenizers.target.tags]).save_pretrained(folder)
     _save_tokenizer(folder, tokenizers, vocabulary, decode)
 
 
@@ -229,7 +229,7 @@ def _blenderbot_config(config: ModelConfig, vocabulary: _Vocabulary, positions: 
     )
 
 
-def _generation_config(decode: DecodeConfig) -> Any:
+def _generation_config(decode: DecodeConfig, tags: list[int]) -> Any:
     from transformers import GenerationConfig
 
     return GenerationConfig(
@@ -237,7 +237,7 @@ def _generation_config(decode: DecodeConfig) -> Any:
         length_penalty=decode.length_penalty if decode.beam_size > 1 else None,  # refused where it has no effect
         no_repeat_ngram_size=decode.no_repeat_ngram_size,
         max_length=1 + min(GENERATED_TOKENS, longest_output(decode, decode.max_source_tokens)),  # <s> counts
-        suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
+        suppress_tokens=[PAD_ID, UNK_ID, BOS_ID, *tags],
         pad_token_id=PAD_ID,
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,

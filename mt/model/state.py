@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-NO_ROW = -1
+from mt.rows import NO_ROW, number_rows
+
 SLOTS = 64  # by which the cache grows
 
 
@@ -125,8 +126,3 @@ class DecoderState:
         chosen = cache.new_empty(len(heads), *cache.shape[1:])
         torch.index_select(cache[:, : self.used], 0, heads, out=chosen[:, : self.used])
         return chosen
-
-
-def number_rows(there: Tensor) -> Tensor:
-    """Returns the numbers [B, W] int64 of the rows in cells where there is one, NO_ROW elsewhere."""
-    return (there.flatten().cumsum(0).view_as(there) - 1).masked_fill(~there, NO_ROW)

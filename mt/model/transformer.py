@@ -55,6 +55,7 @@ class Transformer(nn.Module):
         pre = config.norm_position == "pre"  # post-norm layers end in a norm already
         self.encoder_norm = make_norm(config) if pre else nn.Identity()
         self.decoder_norm = make_norm(config) if pre else nn.Identity()
+        self.unwritten: list[int] = []  # ids that no output holds
         self.attend: Attend | None = None  # None: grouped on a CPU, padded elsewhere; the trainer sets the GPU's kernel
         self.checkpoint_activations = False  # whether layers keep nothing and are computed again in the backward pass
         self.initialise()
@@ -171,7 +172,10 @@ class Transformer(nn.Module):
         for layer, (keys, values), memory in zip(self.decoder_layers, state.own, state.memory, strict=True):
             own = keys[:, : state.used], values[:, : state.used]
             x = layer.step(x, rotation, state.grid, own, bias, memory, state.memory_bias)
-        return self.logits(self.decoder_norm(x))
+        logits = self.logits(self.decoder_norm(x))
+        if self.unwritten:
+            logits[:, self.unwritten] = -torch.inf
+        return logits
 
     def weights(self) -> "OrderedDict[str, Tensor]":
         """Returns the state dict with tied tables once, under the name of the first."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mt.data.tags import tag_ids
 from mt.translation.phrases import spaced
 from mt.translation.translator import Translator
 
@@ -60,7 +61,8 @@ def explain(translator: Translator, languages: tuple[str, str], source: str, tra
     view = translator.force(translator.sources([source]), [ids])[0]
     if view is None:
         return {"source": [], "target": []}
-    rows = view.attention.tolist()
+    tags = tag_ids(translator.decode.tags, tokenizers.source)  # which the text does not have
+    rows = view.attention[:, len(tags) :].tolist()
     target = []
     for word in target_words:
         own = [piece for piece in word.pieces if piece < len(rows) - 1]  # what is too long was not read

@@ -1,20 +1,15 @@
-"""Backward passes of several pieces of an update at a time, each in a thread of its own.
-
-A CPU's threads lose much when they share each small operation: they wait for one another after every one, and all of
-the time where another program takes a core. Here they meet once an update.
-"""
+"""Backward passes of several pieces of an update at a time, each in a thread of its own: they meet once an update."""
 
 import copy
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
-import torch
 from torch import nn
 
 from mt.data.batch import Batch
 from mt.model.dropout import seed_dropout
+from mt.threads import threads_of_one_core
 from mt.training.loss import PairLoss
 
 PIECE_TOKENS = 1024  # of the longer side, about; with fewer, matrix products get slow
@@ -33,7 +28,7 @@ class Lanes:
     def __init__(self, pair_loss: PairLoss, count: int) -> None:
         shared = [{id(p): nn.Parameter(p.data) for p in pair_loss.parameters()} for _ in range(count - 1)]
         self.copies = [pair_loss, *(copy.deepcopy(pair_loss, parameters) for parameters in shared)]
-        self._threads = ThreadPoolExecutor(count, "lane", initializer=torch.set_num_threads, initargs=(1,))
+        self._threads = threads_of_one_core(count, "lane")
 
     def backward(self, pieces: list[Batch], scale: float, autocast: Callable[[], AbstractContextManager]) -> float:
         """Returns the summed loss without smoothing; adds the gradients of `scale` times the loss to the model's.

@@ -15,7 +15,8 @@ from mt.mapping import to_mapping
 
 FIXED = ("model", "tokenizer", "data", "init_from")  # what the weights and the place in the corpus depend on
 FIXED_ALSO = ("optim.optimizer", "trainer.seed")
-FREE = ("resume", "run_dir", "device", "data.cache_dir", "trainer.max_session_minutes")  # say where and how, not what
+FREE = ("resume", "run_dir", "device", "data.cache_dir", "data.processes",
+        "trainer.max_session_minutes")  # say where and how, not what  # fmt: skip
 # where a corpus lies; whether it is the same one, its fingerprint tells
 CORPUS_PLACE = re.compile(r"data\.(train|valid|test)\..+\.(source|target|path|dataset)")
 LIMITS = tuple(f"trainer.{name}" for name in ("max_steps", "max_epochs", "max_minutes", "early_stopping_patience"))
@@ -108,7 +109,7 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     if old.trainer.fit_batch and new.trainer.fit_batch:  # what it found stays
         new = replace(new, trainer=replace(new.trainer, batch_tokens=old.trainer.batch_tokens))
     before, after = _flatten(to_mapping(old)), _flatten(to_mapping(new))
-    for key in sorted(before.keys() | after.keys()):
+    for key in sorted(before.keys() | after.keys(), key=lambda key: (CORPUS_PLACE.fullmatch(key) is None, key)):
         if before.get(key) == after.get(key) or key in FREE:
             continue
         moved = CORPUS_PLACE.fullmatch(key) and key in before and key in after

@@ -1,8 +1,8 @@
 """A training run from settings to trained folder: checks, tokenizers, encoded corpora, then the loop."""
 
 import dataclasses
-import itertools
 import os
+import shutil
 import time
 import warnings
 from contextlib import nullcontext
@@ -12,20 +12,27 @@ import torch
 
 from mt import checkpoint as folder
 from mt.config import DataConfig, DecodeConfig, TrainConfig
-from mt.data.clean import Cleaner, check_cleaning, clean_corpora, nothing_left
+from mt.data.clean import check_cleaning
 from mt.data.corpus import check_corpora
 from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
+from mt.data.mixture import check_mixture
+from mt.data.streamed import StreamedCorpus, is_streamed
+from mt.data.tags import check_tags, training_tags
+from mt.data.tokenizers import sampled_tokenizers
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
-from mt.tokenizer import TokenizerPair, train_tokenizers
+from mt.tokenizer import TokenizerPair
 from mt.training.distributed import Group, joined, local_rank, restarts
 from mt.training.fit_batch import check_fit_batch, fit_batch
 from mt.training.monitor import Monitor
+from mt.training.parts import check_streaming
 from mt.training.progress import TrainResult
 from mt.training.resume import Found, check_folder, check_same_pairs, locked, look_into, with_parents_tokenizer
 from mt.training.signals import StopRequest
 from mt.training.trainer import Trainer
 from mt.training.validation import too_long
+
+_PARTS = Path("cache", "stream")  # in the run folder: parts of a streamed corpus
 
 
 def train(config: TrainConfig, command: list[str]) -> TrainResult:
@@ -69,7 +76,10 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
                     monitor.message(f"taken from init_from: {change}")
                 trainer = _prepare(config, run_dir, device, group, found, command, monitor)
                 with StopRequest(session_end) as stop:
-                    return trainer.fit(monitor, stop)
+                    result = trainer.fit(monitor, stop)
+                if result.finished:  # a streamed corpus's parts, kept for going on
+                    shutil.rmtree(run_dir / _PARTS, ignore_errors=True)
+                return result
 
 
 def _check(run_dir: Path, config: TrainConfig) -> None:
@@ -77,6 +87,9 @@ def _check(run_dir: Path, config: TrainConfig) -> None:
     if not check_folder(run_dir, config):
         if not config.data.train:
             raise ValueError("data.train: no corpus given: set data.train.main.source and .target, .path or .dataset")
+        check_streaming(config)
+        check_mixture(config.data)
+        training_tags(config.data)
         check_corpora(config.data)
         check_cleaning(config.data)
     patience = config.trainer.early_stopping_patience
@@ -113,15 +126,16 @@ def _prepare(
     monitor: Monitor,
 ) -> Trainer:
     """Returns the trainer, ready to go on from where the run stands; the folder is a run by then."""
+    data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
     if found.is_run:
         if group.first:
             check_corpora(config.data)
             check_cleaning(config.data)
         tokenizers = folder.load_tokenizers(run_dir)
     else:
-        tokenizers = group.share(_tokenizers(config, monitor) if group.first else None)
-    data = dataclasses.replace(config.data, cache_dir=str(_cache_dir(config.data, run_dir)))
-    train_corpus, valid_corpus = _encode(data, config.decode, tokenizers, group, monitor)
+        tokenizers = group.share(_tokenizers(config, data, monitor) if group.first else None)
+    check_tags(config.data, config.decode.tags, tokenizers.source)
+    train_corpus, valid_corpus = _encode(data, config.decode, tokenizers, run_dir, group, monitor)
     if config.trainer.fit_batch:
         if found.fitted_batch_tokens is None:
             config = fit_batch(config, run_dir, device, tokenizers, train_corpus, group, monitor)
@@ -162,12 +176,15 @@ def _cache_dir(data: DataConfig, run_dir: Path) -> Path:
 
 
 def _encode(
-    data: DataConfig, decode: DecodeConfig, tokenizers: TokenizerPair, group: Group, monitor: Monitor
-) -> tuple[EncodedCorpus, EncodedCorpus | None]:
+    data: DataConfig, decode: DecodeConfig, tokenizers: TokenizerPair, run_dir: Path, group: Group, monitor: Monitor
+) -> tuple[EncodedCorpus | StreamedCorpus, EncodedCorpus | None]:
     """Returns the training and the validation corpus. The first rank encodes them, the others read its cache."""
     if not group.first:
         group.wait()
-    train_corpus = encode_corpus(data.train, data, tokenizers)
+    if is_streamed(data):
+        train_corpus = StreamedCorpus(data, tokenizers, run_dir / _PARTS)
+    else:
+        train_corpus = encode_corpus(data.train, data, tokenizers)
     valid_corpus = None
     if data.valid:
         valid_corpus = encode_corpus(data.valid, data, tokenizers, clean=False, split="valid")
@@ -184,30 +201,23 @@ def _encode(
     return train_corpus, valid_corpus
 
 
-def _tokenizers(config: TrainConfig, monitor: Monitor) -> TokenizerPair:
+def _tokenizers(config: TrainConfig, data: DataConfig, monitor: Monitor) -> TokenizerPair:
     if config.init_from:
         parent = Path(config.init_from)
         tokenizers = folder.load_tokenizers(parent)
         folder.check_tokenizer(folder.read_state(folder.pointed(parent, "best")), tokenizers)
         return tokenizers
-    monitor.message("training the tokenizer")
-    cleaner = Cleaner(config.data)
-    pairs = clean_corpora(config.data.train, config.data, cleaner)
-    first = next(pairs, None)
-    if first is None:
-        raise ValueError(nothing_left("train", cleaner.dropped))
-    return train_tokenizers(itertools.chain([first], pairs), config.tokenizer, config.trainer.seed)
+    return sampled_tokenizers(data, config.tokenizer, config.trainer.seed, monitor.message)
 
 
-def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None:
-    dropped, repaired = (
-        ", ".join(f"{count} {what}" for what, count in counts.most_common())
-        for counts in (corpus.counts, corpus.repaired)
-    )
+def _describe(trainer: Trainer, corpus: EncodedCorpus | StreamedCorpus, monitor: Monitor) -> None:
+    if isinstance(corpus, EncodedCorpus):
+        monitor.message(_described(corpus))
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokenizers, ranks = trainer.tokenizers, trainer.group.world_size
-    told = f"dropped: {dropped or 'none'}" + (f"; repaired: {repaired}" if repaired else "")
-    monitor.message(f"{len(corpus):,} training pairs ({told})")
+    if len(trainer.config.data.train) > 1 or len(trainer.stream.stages) > 1:
+        for stage in trainer.stream.stages:
+            monitor.message(stage.describe(list(trainer.config.data.train)))
     monitor.message(f"vocabulary: {tokenizers.source.size} source and {tokenizers.target.size} target pieces")
     where = str(trainer.device) if ranks == 1 else f"{ranks} ranks, this one on {trainer.device}"
     monitor.message(f"model: {parameters:,} parameters on {where}, {str(trainer.dtype).removeprefix('torch.')}")
@@ -217,3 +227,12 @@ def _describe(trainer: Trainer, corpus: EncodedCorpus, monitor: Monitor) -> None
             f"warning: this machine is busy (load {busy:.1f}): training shares its cores with other work, and a "
             "limit of minutes will hold fewer updates"
         )
+
+
+def _described(corpus: EncodedCorpus) -> str:
+    dropped, repaired = (
+        ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        for counts in (corpus.counts, corpus.repaired)
+    )
+    told = f"dropped: {dropped or 'none'}" + (f"; repaired: {repaired}" if repaired else "")
+    return f"{len(corpus):,} training pairs ({told})"

@@ -2,24 +2,28 @@
 
 Everything about a batch, its dropout masks included, is a function of the seed and its place (epoch, number in the
 epoch's plan). So a position is all that has to be saved, batches prepared ahead and not used are not lost, and any
-number of ranks sees the same batches.
+number of ranks sees the same batches. Where the mixture of corpora changes with the updates, a stage begins with an
+epoch: the last one of the stage before is cut short.
 """
 
 import dataclasses
+import math
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from mt.config import TrainConfig
-from mt.data.batch import Batch, pack, repeating_stream_tokens
+from mt.data.batch import Batch, repeating_stream_tokens
 from mt.data.batching import plan_epoch
-from mt.data.encoded import EncodedCorpus, gather
-from mt.tokenizer import Tokenizer, TokenizerPair
-
-Side = tuple[np.ndarray, np.ndarray, np.ndarray]  # tokens, and where each sentence begins in them, and its length
-FINAL_STOPS = ".!?。！？"
+from mt.data.encoded import EncodedCorpus
+from mt.data.mixture import Stage, epoch_order, plan_stages
+from mt.data.streamed import Place
+from mt.tokenizer import TokenizerPair
+from mt.training.batch_maker import BatchMaker
+from mt.training.distributed import Group
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,17 @@ class Window:
     batches: list[Batch]  # empty where the update has fewer micro-batches than there are ranks
     epoch: int
     next_batch: int
-    epochs_done: float  # as a fraction
+    epochs_done: float  # as a fraction; an epoch that a stage cut short counts
+    places: dict[int, Place] = field(default_factory=dict)  # of a streamed corpus's strands, after it
+    notes: tuple[str, ...] = ()  # what there is to tell
 
 
 class BatchStream:
     """Endless windows of `batches_per_update` micro-batches, of which this rank gets every world_size-th.
 
-    `epoch` and `next_batch` say where it stands; `seek` continues from elsewhere. With prefetch_updates a thread
-    prepares windows ahead, in page-locked memory for a GPU: `close` ends it. With repeating_shapes batches have one
-    size, as `pack` makes it from stream_tokens.
+    `epoch`, `next_batch` and `update` say where it stands; `seek` continues from elsewhere. With prefetch_updates a
+    thread prepares windows ahead, in page-locked memory for a GPU: `close` ends it. With repeating_shapes batches have
+    one size, as `pack` makes it from stream_tokens.
     """
 
     def __init__(
@@ -51,107 +57,104 @@ class BatchStream:
         on_gpu: bool = False,
         repeating_shapes: bool = False,
     ) -> None:
-        self.corpus, self.tokenizers, self.config = corpus, tokenizers, config.trainer
+        self.corpus, self.config = corpus, config.trainer
         self.on_gpu = on_gpu
         self.stream_tokens = repeating_stream_tokens(config.trainer.batch_tokens) if repeating_shapes else 0
         self.prefetch_updates = config.trainer.prefetch_updates
         if self.prefetch_updates is None:
             self.prefetch_updates = 2 if on_gpu else 0
-        self.strip_probability = config.data.strip_final_stop_probability
-        self.sampling_alpha = config.tokenizer.bpe_dropout or config.tokenizer.unigram_alpha
+        self.stages: list[Stage] = []
+        self._open(corpus, tokenizers, config)
         self.batches_per_update, self.rank, self.world_size = batches_per_update, rank, world_size
-        self.source_stops, self.target_stops = _stop_ids(tokenizers.source), _stop_ids(tokenizers.target)
-        self._plans: dict[int, list[np.ndarray]] = {}
+        self._plans: dict[tuple[int, int], list[np.ndarray]] = {}
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._next_plan: tuple[tuple[int, int], Future[list[np.ndarray]]] | None = None
         self._ahead: _Ahead | None = None
-        self.seek(0, 0)
+        self.seek(0, 0, 0)
 
-    def seek(self, epoch: int, next_batch: int) -> None:
-        """Moves to a place; `next_batch` counts micro-batches of that epoch."""
+    def _open(self, corpus: EncodedCorpus, tokenizers: TokenizerPair, config: TrainConfig) -> None:
+        self.maker = BatchMaker(corpus, tokenizers, config, self.stream_tokens)
+        self.stages = plan_stages(config.data, corpus.corpus_pairs)
+
+    def seek(self, epoch: int, next_batch: int, update: int) -> None:
+        """Moves to a place; `next_batch` counts micro-batches of that epoch, `update` the updates before it."""
         self.close()
-        if next_batch and not 0 <= next_batch < len(self.plan(epoch)):
-            raise ValueError(f"micro-batch {next_batch} of epoch {epoch + 1}: the epoch has {len(self.plan(epoch))}")
-        self.epoch, self.next_batch = epoch, next_batch
+        if next_batch and not 0 <= next_batch < (count := len(self.plan(epoch, update))):
+            raise ValueError(f"micro-batch {next_batch} of epoch {epoch + 1}: the epoch has {count}")
+        self.epoch, self.next_batch, self.update = epoch, next_batch, update
 
     def close(self) -> None:
-        """Ends the thread that prepares windows; `next_window` starts another one when asked."""
+        """Ends the threads that prepare windows and plans; `next_window` starts others when asked."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
+        self._planner.shutdown(cancel_futures=True)
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._next_plan = None
 
-    def plan(self, epoch: int) -> list[np.ndarray]:
-        """Returns the micro-batches of an epoch, each an array of pair indices."""
-        if epoch not in self._plans:
-            c, self._plans = self.config, {}  # the last epoch's plan makes room first
-            lengths = self.corpus.source_lengths, self.corpus.target_lengths
-            plan = plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch)
-            self._plans = {epoch: plan}
-        return self._plans[epoch]
+    def saved(self, group: Group) -> list[dict[str, Any]]:
+        """Returns what there is to save besides the place; all ranks ask at once."""
+        return []
+
+    def restore(self, saved: list[dict[str, Any]]) -> None:
+        """Takes back what `saved` returned; `seek` comes next."""
+
+    def stage(self, update: int) -> int:
+        """Returns the number of the stage that an update belongs to, given how many came before."""
+        return sum(stage.from_step <= update for stage in self.stages) - 1
+
+    def plan(self, epoch: int, update: int = 0) -> list[np.ndarray]:
+        """Returns the micro-batches of an epoch, each an array of pair indices; `update`: any of its updates."""
+        key = epoch, self.stage(update)
+        if key not in self._plans:
+            ahead, self._plans, self._next_plan = self._next_plan, {}, None  # the last epoch's makes room
+            self._plans = {key: ahead[1].result() if ahead and ahead[0] == key else self._planned(*key)}
+        return self._plans[key]
+
+    def _planned(self, epoch: int, number: int) -> list[np.ndarray]:
+        c, stage = self.config, self.stages[number]
+        order = None if stage.shares is None else epoch_order(stage, number, c.seed, epoch)
+        lengths = self.maker.source_lengths(), self.corpus.target_lengths
+        return plan_epoch(*lengths, c.batch_tokens, c.shuffle_pool_batches, c.seed, epoch, order)
+
+    def _plan_ahead(self, epoch: int, left: int, update: int) -> None:
+        """Begins the next epoch's plan, which of millions of pairs takes seconds. left: micro-batches of this one."""
+        if self._next_plan is None and epoch + 1 < (self.config.max_epochs or math.inf):
+            key = epoch + 1, self.stage(update + 1 + -(-left // self.batches_per_update))
+            self._next_plan = key, self._planner.submit(self._planned, *key)
 
     def next_window(self) -> Window:
         """Returns the next update's share of this rank; the last window of an epoch may be smaller than the others."""
         if self.prefetch_updates and self._ahead is None:
             self._ahead = _Ahead(self, self.prefetch_updates)
-        window = self._ahead.next() if self._ahead else self.window(self.epoch, self.next_batch)
-        self.epoch, self.next_batch = window.epoch, window.next_batch
+        window = self._ahead.next() if self._ahead else self.window(self.epoch, self.next_batch, self.update)
+        self.epoch, self.next_batch, self.update = window.epoch, window.next_batch, self.update + 1
         return window
 
-    def window(self, epoch: int, start: int) -> Window:
+    def window(self, epoch: int, start: int, update: int) -> Window:
         """Returns the window that begins at a place, without moving."""
-        plan = self.plan(epoch)
+        plan = self.plan(epoch, update)
         end = min(start + self.batches_per_update, len(plan))
-        batches = [self.batch(epoch, index) for index in range(start + self.rank, end, self.world_size)]
-        if end == len(plan):
+        if 2 * end >= len(plan):
+            self._plan_ahead(epoch, len(plan) - end, update)
+        batches = [self.batch(epoch, i, plan[i]) for i in range(start + self.rank, end, self.world_size)]
+        if end == len(plan) or self.stage(update + 1) != self.stage(update):
             return Window(batches, epoch + 1, 0, epoch + 1.0)
         return Window(batches, epoch, end, epoch + end / len(plan))
 
-    def batch(self, epoch: int, index: int) -> Batch:
+    def batch(self, epoch: int, index: int, pairs: np.ndarray) -> Batch:
         """Returns one micro-batch of an epoch's plan."""
-        pairs = self.plan(epoch)[index]
-        random = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 1, index, epoch]))
-        dropout_seed = int(random.integers(2**63))
-        sides = self._stored(pairs) if self.sampling_alpha is None else self._sampled(pairs, random)
-        (source_words, source_starts, source_lengths), (target_words, target_starts, target_lengths) = sides
-        if self.strip_probability:
-            stripped = random.random(len(pairs)) < self.strip_probability
-            for (words, starts, lengths), stops in zip(sides, (self.source_stops, self.target_stops), strict=True):
-                stripped &= (lengths > 1) & np.isin(words[starts + lengths - 1], stops)
-            source_lengths, target_lengths = source_lengths - stripped, target_lengths - stripped
-        order = np.lexsort((source_lengths, target_lengths))  # equal lengths side by side: attention needs no padding
-        source_lengths, target_lengths = source_lengths[order], target_lengths[order]
-        return pack(
-            gather(source_words, source_starts[order], source_lengths),
-            source_lengths,
-            gather(target_words, target_starts[order], target_lengths),
-            target_lengths,
-            pairs[order],
-            self.stream_tokens,
-            dropout_seed,
-        )
+        return self.maker.make(pairs, self._random(0, index, epoch))
 
-    def _stored(self, pairs: np.ndarray) -> tuple[Side, Side]:
-        c = self.corpus
-        source = c.words, c.source_starts[pairs], c.source_lengths[pairs]
-        return source, (c.words, c.target_starts[pairs], c.target_lengths[pairs])
-
-    def _sampled(self, pairs: np.ndarray, random: np.random.Generator) -> tuple[Side, Side]:
-        """Cuts the sentences into pieces anew. (The plan goes by their usual lengths.)"""
-        sides = []
-        for texts, tokenizer in zip(
-            zip(*(self.corpus.texts(int(i)) for i in pairs), strict=True),
-            (self.tokenizers.source, self.tokenizers.target),
-            strict=True,
-        ):
-            ids = tokenizer.sample(list(texts), self.sampling_alpha, int(random.integers(2**32)))
-            lengths = np.array([len(i) for i in ids], dtype=np.int64)
-            sides.append((np.array([i for sentence in ids for i in sentence]), np.cumsum(lengths) - lengths, lengths))
-        return tuple(sides)
+    def _random(self, strand: int, index: int, epoch: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self.config.seed, counter=[strand, 1, index, epoch]))
 
 
 class _Ahead:
     """Prepares a stream's windows in order in a thread, `count` of them before they are asked for."""
 
     def __init__(self, stream: BatchStream, count: int) -> None:
-        self._stream, self._place = stream, (stream.epoch, stream.next_batch)
+        self._stream, self._place = stream, (stream.epoch, stream.next_batch, stream.update)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
         self._windows = deque(self._thread.submit(self._prepare) for _ in range(count))
 
@@ -164,13 +167,7 @@ class _Ahead:
 
     def _prepare(self) -> Window:
         window = self._stream.window(*self._place)
-        self._place = window.epoch, window.next_batch
+        self._place = window.epoch, window.next_batch, self._place[2] + 1
         if self._stream.on_gpu:
             return dataclasses.replace(window, batches=[batch.pin() for batch in window.batches])
         return window
-
-
-def _stop_ids(tokenizer: Tokenizer) -> np.ndarray:
-    """Returns the ids of pieces that are nothing but one final stop."""
-    pieces = tokenizer.pieces(list(range(tokenizer.size)))
-    return np.array([index for index, piece in enumerate(pieces) if len(piece) == 1 and piece in FINAL_STOPS], np.int64)

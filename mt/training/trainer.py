@@ -13,6 +13,7 @@ from mt import checkpoint as folder
 from mt.config import TrainConfig
 from mt.data.batch import Batch, nothing_asked
 from mt.data.encoded import EncodedCorpus
+from mt.data.streamed import StreamedCorpus
 from mt.mapping import from_mapping, to_mapping
 from mt.model.attention import attend_varlen, choose_attend
 from mt.model.device import precision_of
@@ -26,13 +27,13 @@ from mt.training.loss import PairLoss
 from mt.training.monitor import Monitor
 from mt.training.optim import Optimizer, clip_gradients
 from mt.training.outcome import Outcome
+from mt.training.parts import open_stream
 from mt.training.progress import Meter, Progress, TrainResult
 from mt.training.resume import check_same_pairs
 from mt.training.saving import Saver
 from mt.training.schedule import learning_rate_factor
 from mt.training.sharding import of_weights, parallel, sharing_ranks
 from mt.training.signals import StopRequest
-from mt.training.stream import BatchStream
 from mt.training.validation import report, validate, validation_decode
 from mt.translation.translator import Translator
 
@@ -53,7 +54,7 @@ class Trainer:
         run_dir: Path,
         device: torch.device,
         tokenizers: TokenizerPair,
-        train_corpus: EncodedCorpus,
+        train_corpus: EncodedCorpus | StreamedCorpus,
         valid_corpus: EncodedCorpus | None,
         group: Group,
     ) -> None:
@@ -80,16 +81,8 @@ class Trainer:
             loss_scale=FIRST_LOSS_SCALE if self.dtype == torch.float16 else 1.0,
             batches_per_update=config.trainer.accumulate_batches * group.world_size,
         )
-        self.stream = BatchStream(
-            train_corpus,
-            tokenizers,
-            config,
-            self.progress.batches_per_update,
-            group.rank,
-            group.world_size,
-            device.type == "cuda",
-            pair_loss.repeating,
-        )
+        on_gpu, per_update = device.type == "cuda", self.progress.batches_per_update
+        self.stream = open_stream(train_corpus, tokenizers, config, per_update, group, on_gpu, pair_loss.repeating)
         self.fingerprints = {"train": train_corpus.fingerprint, "valid": valid_corpus and valid_corpus.fingerprint}
         self.metrics: dict[str, float] = {}
         self.signatures: dict[str, str] = {}  # of the metrics
@@ -98,7 +91,7 @@ class Trainer:
             self.average = {name: weight.clone() for name, weight in self.model.weights().items()}
         self.saver = Saver(run_dir, config.trainer, group)
         # a GPU is not waited for: what became of an update is asked when the next one's work is queued
-        self.runs_ahead = device.type == "cuda" and self.dtype != torch.float16  # whose loss scale must be known
+        self.runs_ahead = on_gpu and self.dtype != torch.float16  # whose loss scale must be known
         self._outcome: Outcome | None = None
         self._most_batches = 1  # of the present update that a rank has
         self._session_start, self._seconds_before = time.monotonic(), 0.0
@@ -113,6 +106,8 @@ class Trainer:
         self.model.train()
         while not (stopped_by := asked_to_stop or progress.limit_reached(trainer)):
             window = self.stream.next_window()
+            for note in window.notes:
+                monitor.message(note)
             tokens, asked_to_stop = self._agree(window.batches, stop)
             progress.epoch, progress.next_batch = window.epoch, window.next_batch
             progress.epochs_done = window.epochs_done
@@ -309,6 +304,7 @@ class Trainer:
         self._saved_step, self._saved_seconds = progress.step, progress.seconds
         validated = progress.validated_step == progress.step
         progress.finished = validated and progress.limit_reached(self.config.trainer) is not None
+        strands = self.stream.saved(self.group)
         if not self.group.first and not self.sharded:
             return
         weights, names = self.model.weights(), self.model.names()
@@ -327,6 +323,7 @@ class Trainer:
             "config": to_mapping(self.config),
             "tokenizer_fingerprint": self.tokenizers.fingerprint,
             "corpora": self.fingerprints,
+            "strands": strands,
             "run": folder.read_record(self.run_dir).get("run"),
         }
         best = progress.best_value is None or progress.best_step == progress.step
@@ -358,15 +355,15 @@ class Trainer:
         self.progress.finished = False
         self.metrics, self.signatures = state["last_metrics"], state["signatures"]
         self._saved_step = self.progress.step
-        self._keep_place(state["config"]["trainer"], batches_per_update, monitor)
+        self._keep_place(state, batches_per_update, monitor)
         if self.group.first:  # a kill may have come between a save and its pointers; a damaged save is passed over
             folder.point(self.run_dir, "last", saved)
             best = saved.with_name(f"step_{self.progress.best_step:08d}")
             folder.point(self.run_dir, "best", best if best.is_dir() else saved)
 
-    def _keep_place(self, before: dict[str, object], batches_per_update: int, monitor: Monitor) -> None:
+    def _keep_place(self, state: dict, batches_per_update: int, monitor: Monitor) -> None:
         """Moves the stream to where it was saved, whatever the number of ranks and the batches are now."""
-        progress, trainer = self.progress, self.config.trainer
+        progress, trainer, before = self.progress, self.config.trainer, state["config"]["trainer"]
         if trainer.accumulate_batches != before["accumulate_batches"]:
             progress.batches_per_update = batches_per_update
         elif batches_per_update != progress.batches_per_update:
@@ -376,13 +373,13 @@ class Trainer:
             )
         changed = [n for n in ("batch_tokens", "shuffle_pool_batches") if getattr(trainer, n) != before[n]]
         if changed and progress.next_batch:
-            monitor.message(
-                f"trainer.{changed[0]} changed, and with it the batches: the rest of epoch {progress.epoch + 1} is "
-                f"left out, epoch {progress.epoch + 2} begins"
-            )
+            rest = f"the rest of epoch {progress.epoch + 1} is left out, epoch {progress.epoch + 2} begins"
+            rest = "the parts of the stream begin anew" if state.get("strands") else rest
+            monitor.message(f"trainer.{changed[0]} changed, and with it the batches: {rest}")
             progress.epoch, progress.next_batch, progress.epochs_done = progress.epoch + 1, 0, progress.epoch + 1.0
         self.stream.batches_per_update = progress.batches_per_update
-        self.stream.seek(progress.epoch, progress.next_batch)
+        self.stream.restore(state.get("strands", []))
+        self.stream.seek(progress.epoch, progress.next_batch, progress.step + progress.skipped_steps)
 
     def _autocast(self) -> AbstractContextManager:
         if self.dtype == torch.float32:

@@ -16,6 +16,7 @@ from mt.config import DecodeConfig, TrainConfig
 from mt.data.batch import Batch, collate
 from mt.data.batching import cut_by_budget
 from mt.data.encoded import EncodedCorpus
+from mt.data.tags import CorpusTags
 from mt.evaluation.metrics import score_corpus
 from mt.model.transformer import Transformer
 from mt.training.distributed import Group
@@ -35,14 +36,16 @@ class Validation:
     samples: list[tuple[str, str, str]]
 
 
-def in_order(corpus: EncodedCorpus, batch_tokens: int, pairs: np.ndarray) -> Iterator[Batch]:
+def in_order(corpus: EncodedCorpus, tags: CorpusTags, batch_tokens: int, pairs: np.ndarray) -> Iterator[Batch]:
     """Yields the given pairs of a corpus as batches of similar lengths."""
+    before = {pair: tags.ids[number] for pair, number in zip(pairs.tolist(), tags.corpora(pairs), strict=True)}
     source_lengths, target_lengths = corpus.source_lengths[pairs], corpus.target_lengths[pairs]
     order = np.lexsort((source_lengths, target_lengths))
     cuts = cut_by_budget(np.maximum(source_lengths, target_lengths)[order] + 1, batch_tokens)
     for start, end in zip(cuts[:-1], cuts[1:], strict=True):
         chosen = pairs[order[start:end]].tolist()
-        yield collate([corpus.source_ids(i) for i in chosen], [corpus.target_ids(i) for i in chosen], chosen)
+        sources = [np.concatenate([before[i], corpus.source_ids(i)]) for i in chosen]
+        yield collate(sources, [corpus.target_ids(i) for i in chosen], chosen)
 
 
 def too_long(corpus: EncodedCorpus, decode: DecodeConfig) -> np.ndarray:
@@ -60,6 +63,27 @@ def validation_decode(config: TrainConfig) -> DecodeConfig:
     )
 
 
+def chosen_pairs(corpus_pairs: list[int], most: int) -> np.ndarray:
+    """Returns the first pairs of each corpus, in proportion to its size but one at least, about `most` together."""
+    total = sum(corpus_pairs)
+    counts = [max(count * min(most, total) // total, min(count, 1)) for count in corpus_pairs]
+    firsts = np.cumsum([0, *corpus_pairs])
+    return np.concatenate([first + np.arange(count) for first, count in zip(firsts, counts, strict=False)])
+
+
+def _translated(translator: Translator, tags: CorpusTags, pairs: np.ndarray, sources: list[str]) -> list[str]:
+    """Returns the translations of the sources, each behind the tags of its pair's corpus."""
+    found = [""] * len(sources)
+    places_of: dict[str, list[int]] = {}
+    for place, number in enumerate(tags.corpora(pairs)):
+        places_of.setdefault(tags.names[number], []).append(place)
+    for names, places in places_of.items():
+        translations = translator.with_tags(names).translate([sources[place] for place in places])
+        for place, translation in zip(places, translations, strict=True):
+            found[place] = translation
+    return found
+
+
 @torch.no_grad()
 def validate(
     model: Transformer,
@@ -73,11 +97,12 @@ def validate(
 
     The ranks of the group share the work and all return the same.
     """
-    count = min(len(corpus), config.trainer.validate_max_sentences)
-    own = np.arange(group.rank, count, group.world_size)
+    chosen = chosen_pairs(corpus.corpus_pairs, config.trainer.validate_max_sentences)
+    own = chosen[group.rank :: group.world_size]
+    tags = CorpusTags(config.data.valid, corpus.corpus_pairs, translator.tokenizers.source, "valid", config.decode.tags)
     model.eval()
     total, tokens = 0.0, 0
-    for batch in in_order(corpus, config.trainer.batch_tokens, own[~too_long(corpus, config.decode)[own]]):
+    for batch in in_order(corpus, tags, config.trainer.batch_tokens, own[~too_long(corpus, config.decode)[own]]):
         batch = batch.to(model.device)
         with autocast:
             hidden = model(batch.source, batch.source_layout, batch.target_input, batch.target_layout)
@@ -86,12 +111,12 @@ def validate(
         tokens += loss.tokens
     total, tokens = group.table([total, tokens]).sum(0).tolist()
     mean = total / tokens if tokens else math.nan
-    texts = [corpus.texts(i) for i in range(count)]
+    texts = [corpus.texts(int(i)) for i in chosen]
     sources, references = [source for source, _ in texts], [target for _, target in texts]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a model at the beginning of its training rarely ends its sentences
-        shares = group.gather(translator.translate([sources[i] for i in own]))
-    translations = [""] * count
+        shares = group.gather(_translated(translator, tags, own, sources[group.rank :: group.world_size]))
+    translations = [""] * len(chosen)
     for rank, share in enumerate(shares):
         translations[rank :: group.world_size] = share
     scores = score_corpus(translations, references, config.data.target_language)

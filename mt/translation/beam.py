@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mt.model.state import NO_ROW, number_rows
+from mt.rows import NO_ROW, number_rows
 from mt.tokenizer import BOS_ID, EOS_ID
 from mt.translation.rules import Rule
 

@@ -90,7 +90,7 @@ def _compared(records: dict[str, dict[str, Any]], name: str, config: TrainConfig
     for run, found in records.items():
         _warn_if_outdated(run, name, found)
     systems = {run: read_translations(Path(run) / "results", name, found) for run, found in records.items()}
-    language = config.data.target_language
+    language = corpus.target_language or config.data.target_language
     return ComparedSet(texts, systems, compare_systems(systems, texts.references, language, tokenizer), language)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mt.model.state import NO_ROW
+from mt.rows import NO_ROW
 from mt.tokenizer import BOS_ID, EOS_ID
 from mt.translation.beam import Hypothesis, Model
 from mt.translation.phrases import Phrase

@@ -56,6 +56,7 @@ class CTranslate2Translator(LineTranslator):
         target_pieces = tokenizers.target.pieces(list(range(tokenizers.target.size)))
         self._ids = {piece: i for i, piece in enumerate(target_pieces)}
         self._never = [[target_pieces[i]] for i in (PAD_ID, UNK_ID, BOS_ID)]
+        self._tags = [[tag] for tag in tokenizers.target.tags]
 
     def search(
         self, texts: list[str], sources: list[list[int]], n_best: int
@@ -113,7 +114,7 @@ class CTranslate2Translator(LineTranslator):
             min_decoding_length=0,  # 1, the default, keeps </s> out of the first step's probabilities
             return_scores=True,
             return_end_token=True,
-            suppress_sequences=never or None,
+            suppress_sequences=[*self._tags, *never] or None,
         )
         return [
             [

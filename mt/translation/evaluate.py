@@ -64,10 +64,11 @@ class Evaluation:
 
 def changed(
     decode: DecodeConfig,
-    beam_size: int | None,
-    length_penalty: float | None,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
     no_repeat_ngram_size: int | None = None,
     others: Sequence[str] = (),
+    tags: str | None = None,
 ) -> DecodeConfig:
     """Returns the search settings with what is not None replaced, and then others, each NAME=VALUE.
 
@@ -77,13 +78,14 @@ def changed(
         "beam_size": beam_size,
         "length_penalty": length_penalty,
         "no_repeat_ngram_size": no_repeat_ngram_size,
+        "tags": tags,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     for setting in others:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"--decode {setting!r}: expected NAME=VALUE, such as repetition_penalty=1.2")
-        changes[name] = yaml.safe_load(value)
+        changes[name] = value if name == "tags" else yaml.safe_load(value)  # whose <, > and & mean something in YAML
     result = from_mapping(DecodeConfig, {**dataclasses.asdict(decode), **changes}, "decode")
     if "diversity_penalty" in changes and (messages := decode_without_effect(result)):
         raise ValueError(messages[0])
@@ -103,6 +105,7 @@ def evaluate(
     comet: str | None = None,
     precision: str = "float32",
     test_set: str | None = None,
+    tags: str | None = None,
 ) -> dict[str, Evaluation]:
     """Returns all scores by name: of a source file with its reference, or else of each of the run's data.test.
 
@@ -113,24 +116,30 @@ def evaluate(
     followed by the checkpoint's where that is not "best". Translations that stand there and were made by the same
     program from the same checkpoint, settings and text are scored as they are. `progress` is called with the sentences
     translated and their total. `bleu_tokenizer` replaces the one that follows from the target language; `comet` is a
-    COMET model's name or file; `precision`: see load_translator. Raises ValueError, before the model is loaded, for
-    files that are missing, empty or of unequal length, and where NAME would replace what was made from other text;
-    before translating for an output_dir that cannot be written; and where COMET fails, after all else was written.
+    COMET model's name or file; `precision`: see load_translator. Sources stand behind `tags`, or those of their corpus
+    in data.test, or decode's. Raises ValueError, before the model is loaded, for files that are missing, empty or of
+    unequal length, and where NAME would replace what was made from other text; before translating for an output_dir
+    that cannot be written; and where COMET fails, after all else was written.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir)
-    language = config.data.target_language
     corpora = _test_corpora(config.data, run_dir, source, reference, test_set)
-    scorer = _Scorer(language, bleu_tokenizer, comet, str(resolve_device(device)))
+    kind = str(resolve_device(device))
+    scorers = _scorers([corpus for _, corpus, _ in corpora.values()], config.data, bleu_tokenizer, comet, kind)
+    scorers = dict(zip(corpora, scorers, strict=True))
     texts = {name: read_texts(*corpus, config.data, label) for name, (label, *corpus) in corpora.items()}
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
     suffix = "" if checkpoint == "best" else f".{checkpoint}"
     for name in corpora:
         check_replaces_only_its_own(folder, name + suffix, texts[name].fingerprint)
-        scorer.check(texts[name])
+        scorers[name].check(texts[name])
     decode = decode or config.decode
-    made_by = {**_made_by(run_dir, checkpoint, decode, scorer.device), "precision": precision}
-    kept = {name: kept_translations(folder, name + suffix, made_by, texts[name].fingerprint) for name in corpora}
+    searches = {name: _search(decode, corpus, tags) for name, (_, corpus, _) in corpora.items()}
+    made_by = {
+        name: {**_made_by(run_dir, checkpoint, search, kind), "precision": precision}
+        for name, search in searches.items()
+    }
+    kept = {name: kept_translations(folder, name + suffix, made_by[name], texts[name].fingerprint) for name in corpora}
     missing = [name for name in corpora if kept[name] is None]
     translator = load_translator(run_dir, device, checkpoint, decode, precision=precision) if missing else None
     make_folder(folder)
@@ -139,7 +148,8 @@ def evaluate(
     for name, (_, corpus, more_references) in corpora.items():
         if kept[name] is None:
             report = None if progress is None else lambda count, before=done: progress(before + count, total)
-            translations, facts = _translate(translator, texts[name].sources, report)
+            tagged = translator.with_tags(searches[name].tags)
+            translations, facts = _translate(tagged, texts[name].sources, report)
             done += len(translations)
         else:
             before = read_record(folder / f"{name + suffix}.json")
@@ -149,14 +159,14 @@ def evaluate(
             "corpus": asdict(corpus),
             "more_references": more_references,
             "text": texts[name].fingerprint,
-            **made_by,
+            **made_by[name],
             **facts,
         }
-        for scores in scorer.stages(translations, texts[name]):
+        for scores in scorers[name].stages(translations, texts[name]):
             found = {key: score.record() for key, score in scores.items()}
             record = write_results(folder, name + suffix, translations, {**found, **made})
         files = folder / f"{name + suffix}.hyp.txt", folder / f"{name + suffix}.json"
-        told = scorer.tokenizer, record, *files, kept[name] is not None, language
+        told = scorers[name].tokenizer, record, *files, kept[name] is not None, scorers[name].language
         results[name] = Evaluation(scores, translations, texts[name], *told)
     return results
 
@@ -224,6 +234,15 @@ class _Scorer:
             yield {**scores, "comet": score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))}
 
 
+def _scorers(
+    corpora: list[CorpusConfig], data: DataConfig, tokenizer: str | None, comet: str | None, device: str
+) -> list[_Scorer]:
+    """Returns what scores each corpus: by its own target language, or the run's."""
+    languages = [corpus.target_language or data.target_language for corpus in corpora]
+    found = {code: _Scorer(code, tokenizer, comet, device) for code in dict.fromkeys(languages)}
+    return [found[code] for code in languages]
+
+
 _FACTS = ("truncated_sources", "unfinished_translations", "seconds")  # of a translation, as it happened
 
 
@@ -236,6 +255,12 @@ def _translate(
     truncated, unfinished = sum(t.source_truncated for t in found), sum(t.unfinished for t in found)
     values = truncated, unfinished, round(time.monotonic() - start, 3)
     return [t.text for t in found], dict(zip(_FACTS, values, strict=True))
+
+
+def _search(decode: DecodeConfig, corpus: CorpusConfig, tags: str | None) -> DecodeConfig:
+    """Returns the search settings for a corpus, with the given tags or its own."""
+    own = corpus.tags if tags is None else tags
+    return decode if own is None else dataclasses.replace(decode, tags=own)
 
 
 def _made_by(run_dir: Path, checkpoint: str, decode: DecodeConfig, device: str) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """Texts in, as many texts out, in order, whatever engine translates them."""
 
+import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from mt.config import DecodeConfig
 from mt.data.filters import is_empty
+from mt.data.tags import tag_ids
 from mt.tokenizer import TokenizerPair
 from mt.translation.beam import Hypothesis
 
@@ -34,6 +37,14 @@ class LineTranslator(ABC):
 
     def __init__(self, tokenizers: TokenizerPair, decode: DecodeConfig) -> None:
         self.tokenizers, self.decode = tokenizers, decode
+        tag_ids(decode.tags, tokenizers.source)
+
+    def with_tags(self, tags: str) -> Self:
+        """Returns the same translator with other tags before each source. Raises ValueError for an unknown one."""
+        tag_ids(tags, self.tokenizers.source)
+        other = copy.copy(self)
+        other.decode = replace(self.decode, tags=tags)
+        return other
 
     @abstractmethod
     def search(
@@ -83,9 +94,10 @@ class LineTranslator(ABC):
         return [len(ids) for ids in self.tokenizers.source.encode(texts)] if texts else []
 
     def sources(self, texts: list[str]) -> list[list[int]]:
-        """Returns the ids of each text, none for a text without visible characters."""
+        """Returns the ids of each text after those of the tags, none for a text without visible characters."""
         ids = self.tokenizers.source.encode(texts) if texts else []
-        return [[] if is_empty(text) else own for text, own in zip(texts, ids, strict=True)]
+        tags = tag_ids(self.decode.tags, self.tokenizers.source)
+        return [[] if is_empty(text) else tags + own for text, own in zip(texts, ids, strict=True)]
 
     def results(
         self, sources: list[list[int]], found: Found, progress: Callable[[int], None] | None, names: Sequence[str]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mt.model.device import resolve_device
 from mt.model.layout import Layout
 from mt.model.precision import in_precision
 from mt.model.transformer import Transformer
+from mt.threads import threads_of_one_core
 from mt.tokenizer import EOS_ID, TokenizerPair
 from mt.translation.alternatives import beginnings, next_word
 from mt.translation.beam import Hypothesis, beam_search
@@ -74,6 +74,8 @@ class Translator(LineTranslator):
         super().__init__(tokenizers, decode)
         self.model, self.guide = model, guide
         self.models = model.models if isinstance(model, Ensemble) else [model]
+        for own in self.models:
+            own.unwritten = list(tokenizers.target.tags.values())
         self.speller = Speller(tokenizers.target, spaced(target_language))
         texts = [self.speller.written(text).decode() for text in forbidden]
         self._forbidden = Forbidden(texts, tokenizers.target.piece_bytes)  # of all threads: what it stores, all may use
@@ -220,7 +222,7 @@ class Translator(LineTranslator):
             if threads == 1 or len(batches) < 2:
                 yield from map(own, batches)
                 return
-            lanes = ThreadPoolExecutor(threads, "search", initializer=torch.set_num_threads, initargs=(1,))
+            lanes = threads_of_one_core(threads, "search")
             try:
                 yield from lanes.map(own, batches)
             finally:

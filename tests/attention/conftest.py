@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mt.model.transformer import Transformer
 from mt.tokenizer import train_tokenizers
 from mt.translation.translator import load_translator
+from tests.untrained_runs import save_untrained
 
 PAIRS = [
     ("I love china", "我爱中国"),
@@ -30,11 +30,7 @@ def run_dir(tmp_path_factory):
     torch.manual_seed(1)
     model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
     model.output_table.data *= 4  # so that not everything is equally likely
-    create_run(folder, config, tokenizers, [])
-    state = {"tokenizer_fingerprint": tokenizers.fingerprint, "metrics": {}, "finished": True}
-    saved = save_checkpoint(folder, 1, model.state_dict(), {}, state)
-    point(folder, "best", saved)
-    point(folder, "last", saved)
+    save_untrained(folder, config, tokenizers, model)
     return folder
 
 

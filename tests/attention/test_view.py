@@ -33,7 +33,7 @@ def test_what_comes_next_is_what_the_search_would_see(translator: Translator) ->
     """The search goes step by step with a cache; the view is one pass."""
     seen, model = look(translator, TEXT, prefix="我爱"), translator.models[0]
     ids = translator.tokenizers.target.encode(["我爱"])[0]
-    state = model.start(*translator._encode(translator.sources([TEXT])), 1)
+    state = model.start(*translator._encode(translator.sources([TEXT])))
     for place, token in enumerate([BOS_ID, *ids]):
         probabilities = model.step(torch.tensor([token]), state)[0].softmax(0)
         values, order = probabilities.topk(5)

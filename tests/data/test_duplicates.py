@@ -1,3 +1,6 @@
+import random
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -59,3 +62,14 @@ def test_what_is_held_out(data: DataConfig, what: str, reasons: list[str | None]
     check = held_out(data)
     pairs = [("good day", "guten tag"), ("Later", "bis dann"), ("GOOD DAY", "Tag"), ("", "x"), ("day", "Tag")]
     assert [check(source, target) for source, target in pairs] == reasons
+
+
+def test_latin_text_has_the_normal_form_of_any_text() -> None:
+    letters = [chr(code) for code in range(256)]
+    generator = random.Random(1)
+    texts = ["", *letters, *("".join(generator.choices(letters, k=generator.randint(1, 9))) for _ in range(3000))]
+    texts += ["".join(c for c in text if c.isalpha() and c not in "ªº") for text in texts]  # few of which are odd
+    for text in texts:
+        plain = unicodedata.normalize("NFKC", text)
+        kept = "".join(c for c in plain.casefold() if unicodedata.category(c)[0] not in "PZC")
+        assert normal_form(text) == (kept or plain.strip()), text

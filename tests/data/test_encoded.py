@@ -1,16 +1,15 @@
 import json
 import pickle
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mt.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
-from mt.data import clean, encoded
+from mt.data import clean, encoded, shards
 from mt.data.encoded import EncodedCorpus, encode_corpus
-from mt.tokenizer import Tokenizer, TokenizerPair, train_tokenizers
+from mt.tokenizer import TokenizerPair, train_tokenizers
 
 PAIRS = [(f"red tea {i}", f"红茶{i}。") for i in range(25)]
 
@@ -22,8 +21,9 @@ def tokenizers() -> TokenizerPair:
 
 
 @pytest.fixture(autouse=True)
-def small_batches(monkeypatch) -> None:
+def small_shards(monkeypatch) -> None:
     monkeypatch.setattr(clean, "BATCH_PAIRS", 10)
+    monkeypatch.setattr(shards, "_SHARD_BATCHES", 1)
 
 
 def corpus(folder: Path, pairs: list[tuple[str, str]], name: str = "t") -> CorpusConfig:
@@ -34,7 +34,8 @@ def corpus(folder: Path, pairs: list[tuple[str, str]], name: str = "t") -> Corpu
 
 def data_config(folder: Path, pairs: list[tuple[str, str]] = PAIRS, **settings: object) -> DataConfig:
     cleaning = CleaningConfig(**settings)
-    return DataConfig(train={"main": corpus(folder, pairs)}, cleaning=cleaning, cache_dir=str(folder / "cache"))
+    train, cache = {"main": corpus(folder, pairs)}, str(folder / "cache")
+    return DataConfig(train=train, cleaning=cleaning, cache_dir=cache, processes=1)
 
 
 def test_ids_lengths_and_texts(tmp_path, tokenizers: TokenizerPair) -> None:
@@ -48,7 +49,12 @@ def test_ids_lengths_and_texts(tmp_path, tokenizers: TokenizerPair) -> None:
         assert result.target_ids(i).tolist() == tokenizers.target.encode([pair[1]])[0]
         assert result.source_lengths[i] == len(result.source_ids(i))
         assert result.target_lengths[i] == len(result.target_ids(i))
-    assert result.source_ids(0).dtype == result.source_lengths.dtype == result.target_lengths.dtype == np.int32
+    assert result.source_ids(0).dtype == result.target_ids(0).dtype == np.uint16
+    assert result.source_lengths.dtype == result.target_lengths.dtype == np.int32
+    chosen = np.array([24, 3, 11, 3])
+    for tokens, ids in ((result.source_tokens, result.source_ids), (result.target_tokens, result.target_ids)):
+        assert tokens(chosen).tolist() == [token for i in chosen for token in ids(int(i))]
+        assert tokens(chosen[:0]).shape == (0,)
     assert result.source_lengths.shape == (25,)
     for i in (-1, 25):
         with pytest.raises(IndexError):
@@ -90,21 +96,6 @@ def test_a_pair_with_two_faults_counts_once_under_the_first(tmp_path, tokenizers
     assert {tuple(result.source_ids(i)) for i in range(13)} == {tuple(tokenizers.source.encode(["tea"])[0])}
 
 
-def test_order_is_kept_whichever_batch_is_encoded_first(tmp_path, tokenizers: TokenizerPair, monkeypatch) -> None:
-    encode = Tokenizer.encode
-
-    def slow_at_first(self: Tokenizer, texts: list[str]) -> list[list[int]]:
-        if texts[0] == PAIRS[0][0]:
-            time.sleep(0.05)
-        return encode(self, texts)
-
-    monkeypatch.setattr(Tokenizer, "encode", slow_at_first)
-    data = data_config(tmp_path)
-    result = encode_corpus(data.train, data, tokenizers)
-    assert [result.texts(i) for i in range(25)] == PAIRS
-    assert [result.source_ids(i).tolist() for i in range(25)] == encode(tokenizers.source, [s for s, _ in PAIRS])
-
-
 def test_validation_keeps_every_line(tmp_path, tokenizers: TokenizerPair) -> None:
     pairs = [("tea.", "茶。"), ("", "空"), ("a " * 30, "b " * 30), ("", "")]
     data = data_config(tmp_path, pairs, max_tokens=16)
@@ -119,7 +110,7 @@ def test_cache_is_used_and_keyed_by_all_that_matters(tmp_path, tokenizers: Token
     data = data_config(tmp_path)
     first = encode_corpus(data.train, data, tokenizers)
     with monkeypatch.context() as patch:
-        patch.setattr(encoded, "clean_corpora", lambda *_: pytest.fail("read again"))
+        patch.setattr(encoded, "scored_pairs", lambda *_: pytest.fail("read again"))
         assert encode_corpus(data.train, data, tokenizers).texts(7) == PAIRS[7]
     others = [encode_corpus(data.train, data, tokenizers, clean=False)]
     data.cleaning.max_tokens = 99
@@ -162,8 +153,8 @@ def test_broken_cache_is_built_anew(tmp_path, tokenizers: TokenizerPair, damage:
     if damage == "no metadata":
         metadata.unlink()
     elif damage == "cut arrow":
-        content = (folder / "pairs.arrow").read_bytes()
-        (folder / "pairs.arrow").write_bytes(content[: len(content) // 2])
+        content = (folder / "00-00001.arrow").read_bytes()
+        (folder / "00-00001.arrow").write_bytes(content[: len(content) // 2])
     elif damage == "old version":
         metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"format_version": 0}))
     elif damage == "not json":

@@ -11,8 +11,8 @@ from mt.model.attention import attend_explicit, attend_grouped, attend_padded
 from mt.model.dropout import Dropout, seed_dropout
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.layout import Layout
-from mt.model.state import NO_ROW
 from mt.model.transformer import Transformer
+from mt.rows import NO_ROW
 
 SHAPES = [
     {"norm_position": norm_position, "positions": positions, "tying": tying, "activation": activation, "norm": norm}

@@ -37,12 +37,15 @@ def test_corpus_repeats_the_lines_with_at_most_one_word_replaced_and_is_the_same
 
 
 @pytest.mark.filterwarnings("ignore:tokenizer")
-def test_stages_in_their_order(tmp_path, texts):
+def test_stages_in_their_order(tmp_path, texts, monkeypatch):
     bench_feeding.make_corpus(*texts, tmp_path, 200)
-    bench_feeding.make_tokenizer(*texts, tmp_path, "unigram", 8000)
-    config = bench_feeding.make_config(tmp_path, batch_tokens=64, prefetch_updates=2)
+    (tmp_path / "pairs").write_text("200")
+    command = ["bench_feeding.py", "--source", str(texts[0]), "--target", str(texts[1]), "--batch-tokens", "64"]
+    monkeypatch.setattr(sys, "argv", command)
+    config = bench_feeding.make_config(tmp_path, bench_feeding.parsed())
     found = {stage.__name__: stage(config, tmp_path) for stage in bench_feeding.STAGES[:-1]}
     assert all(times["seconds"] > 0 for times in found.values())
-    assert list((tmp_path / "cache").glob("*/pairs.arrow"))
+    assert list((tmp_path / "cache").glob("*/00-00000.arrow"))
+    assert found["encode_killed"]["shards"] == 1 and found["encode_killed"]["repeated"] == 0
     end = found["end_of_epoch"]
     assert end["pairs"] > 0 and end["median_wait_seconds"] <= end["longest_wait_seconds"] <= end["seconds"]

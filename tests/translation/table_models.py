@@ -6,7 +6,7 @@ import math
 import numpy as np
 import torch
 
-from mt.model.state import NO_ROW
+from mt.rows import NO_ROW
 from mt.tokenizer import EOS_ID
 
 

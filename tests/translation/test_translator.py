@@ -11,8 +11,8 @@ from sacrebleu.metrics import CHRF
 from mt.checkpoint import create_run, point, save_checkpoint
 from mt.config import DecodeConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mt.model.layout import Layout
-from mt.model.state import NO_ROW
 from mt.model.transformer import Transformer
+from mt.rows import NO_ROW
 from mt.tokenizer import BOS_ID, EOS_ID, UNK_ID, train_tokenizers
 from mt.translation.beam import beam_search
 from mt.translation.sampling import Sampling

@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import CorpusConfig
+from mt.data.files import suffixes
 from mt.data.readers.rows import row_pair
 from mt.data.sides import Pair, Sides
 
 _ROWS = 1000  # read at once
+_READERS = {".parquet": "parquet", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow"}  # the library's, by suffix
 
 
 def dataset_pairs(config: CorpusConfig, sides: Sides) -> Iterator[Pair]:
     """Yields both fields of each row. Raises ValueError for a dataset that cannot be loaded, or has other fields."""
-    place, number = _place(config, sides), 0
+    place, number = place_of(config, sides), 0
     for columns in _batches(config, sides):
         for values in zip(*columns.values(), strict=True):
             number += 1
@@ -27,7 +29,8 @@ def dataset_fingerprint(config: CorpusConfig, sides: Sides) -> str:
     import datasets
 
     try:
-        builder = datasets.load_dataset_builder(config.dataset, config.dataset_config)
+        path, arguments = _arguments(config)
+        builder = datasets.load_dataset_builder(path, **arguments)
     except _errors() as error:
         raise _cannot_load(config, sides, error) from error
     files = builder.config.data_files or {}
@@ -36,14 +39,16 @@ def dataset_fingerprint(config: CorpusConfig, sides: Sides) -> str:
 
 
 def _batches(config: CorpusConfig, sides: Sides) -> Iterator[dict[str, list]]:
-    rows = _loaded(config, sides)
-    names = rows.column_names or []  # of a stream they may be unknown
-    if set(sides.fields) <= set(names) or "translation" in names:
-        rows = rows.select_columns([name for name in names if name in (*sides.fields, "translation")])
+    rows = load_rows(config, sides)
     if not config.streaming:
         for start in range(0, len(rows), _ROWS):
             yield rows[start : start + _ROWS]
         return
+    yield from stream_batches(rows, config, sides)
+
+
+def stream_batches(rows: Any, config: CorpusConfig, sides: Sides) -> Iterator[dict[str, list]]:
+    """Yields the rows of a datasets.IterableDataset from where it stands, 1000 at a time, as columns."""
     batches = rows.iter(_ROWS)
     while True:
         try:
@@ -53,6 +58,26 @@ def _batches(config: CorpusConfig, sides: Sides) -> Iterator[dict[str, list]]:
         if batch is None:
             return
         yield batch
+
+
+def load_rows(config: CorpusConfig, sides: Sides) -> Any:
+    """Returns the datasets.Dataset or IterableDataset of a corpus, without the columns that nobody reads."""
+    rows = _loaded(config, sides)
+    names = rows.column_names or []  # of a stream they may be unknown
+    if set(sides.fields) <= set(names) or "translation" in names:
+        rows = rows.select_columns([name for name in names if name in (*sides.fields, "translation")])
+    return rows
+
+
+def _arguments(config: CorpusConfig) -> tuple[str, dict[str, Any]]:
+    """Returns what datasets.load_dataset takes: a name or folder, or the reader of files at an address (s3://...)."""
+    if "://" not in config.dataset:
+        return config.dataset, {"name": config.dataset_config}
+    suffix = suffixes(config.dataset)[0]
+    if suffix not in _READERS:
+        known = ", ".join(_READERS)
+        raise ValueError(f"unknown format {suffix or '(no extension)'}; of files at an address, known: {known}")
+    return _READERS[suffix], {"data_files": {config.split: config.dataset}}
 
 
 def _loaded(config: CorpusConfig, sides: Sides) -> Any:
@@ -74,27 +99,27 @@ def _loaded(config: CorpusConfig, sides: Sides) -> Any:
                     raise ValueError(f"no split {config.split}; there are {', '.join(loaded)}")
                 loaded = loaded[config.split]
         else:
-            loaded = datasets.load_dataset(
-                config.dataset, config.dataset_config, split=config.split, streaming=config.streaming
-            )
+            path, arguments = _arguments(config)
+            loaded = datasets.load_dataset(path, **arguments, split=config.split, streaming=config.streaming)
     except _errors() as error:
         raise _cannot_load(config, sides, error) from error
     if not config.streaming:
         if len(loaded) == 0:
-            raise ValueError(f"{_place(config, sides)}: has no rows")
-        row_pair(loaded[0], sides, f"{_place(config, sides)}, row 1")
+            raise ValueError(f"{place_of(config, sides)}: has no rows")
+        row_pair(loaded[0], sides, f"{place_of(config, sides)}, row 1")
     return loaded
 
 
 def _errors() -> tuple[type[Exception], ...]:
     import datasets
 
-    return OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError
+    return OSError, ValueError, RuntimeError, ImportError, datasets.exceptions.DatasetsError  # ImportError: s3fs, ...
 
 
 def _cannot_load(config: CorpusConfig, sides: Sides, error: Exception) -> ValueError:
-    return ValueError(f"{_place(config, sides)}: cannot be loaded ({' '.join(str(error).split())[:300]})")
+    return ValueError(f"{place_of(config, sides)}: cannot be loaded ({' '.join(str(error).split())[:300]})")
 
 
-def _place(config: CorpusConfig, sides: Sides) -> str:
+def place_of(config: CorpusConfig, sides: Sides) -> str:
+    """Returns how messages call a dataset."""
     return f"{sides.name}.dataset={config.dataset}, split {config.split}"
