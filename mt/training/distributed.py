@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -97,9 +97,7 @@ class Group:
         with self.watch():
             parallel = DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
         if bf16_gradients:
-            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-
-            parallel.register_comm_hook(None, bf16_compress_hook)
+            parallel.register_comm_hook(dist.group.WORLD, _average_in_bf16)
         return parallel
 
     @contextmanager
@@ -186,6 +184,13 @@ def _agent_keeps_store() -> bool:
 def _attempt() -> str:
     """Returns a name that no earlier start of the ranks had, where the store outlives them (of one torchrun)."""
     return f"mt{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}" if _agent_keeps_store() else "mt"
+
+
+def _average_in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Returns the bucket's mean over the ranks, in its own type: as torch's bf16_compress_hook, which refuses gloo."""
+    compressed = bucket.buffer().to(torch.bfloat16).div_(group.size())
+    summed = dist.all_reduce(compressed, group=group, async_op=True).get_future()
+    return summed.then(lambda done: bucket.buffer().copy_(done.value()[0]))
 
 
 def _is_of_connection(error: RuntimeError) -> bool:
