@@ -37,7 +37,7 @@ def test_every_pair_once_an_epoch_whatever_the_numbers_of_ranks(corpus, tokenize
         world_size = numbers[at % len(numbers)]
         ranks = [BatchStream(data, tokenizers, config, 4, rank, world_size) for rank in range(world_size)]
         for rank in ranks:
-            rank.seek(epoch, next_batch)
+            rank.seek(epoch, next_batch, at)
         windows = [rank.next_window() for rank in ranks]
         assert len({(window.epoch, window.next_batch) for window in windows}) == 1
         seen += [pair for window in windows for batch in window.batches for pair in batch.pairs]
