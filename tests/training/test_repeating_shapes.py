@@ -183,7 +183,7 @@ def test_one_graph_for_all_batches_of_a_run(stream_of, monkeypatch):
     model = model_of(dropout=0.1)
     model.attend = attend_varlen
     pair_loss, stream = PairLoss(model, 0.1, 0.0, compiled=True), stream_of(repeating_shapes=True)
-    stream.stream_tokens = 1024
+    stream.maker.stream_tokens = 1024
     batches = [stream.next_window().batches[0] for _ in range(20)]
     batches += [collate(*sentences(count, 3), list(range(count)), 1024) for count in (150, 290)]
     batches += [nothing_asked(1024)]
