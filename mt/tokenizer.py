@@ -120,9 +120,8 @@ class Tokenizer:
 
         Special ids, incomplete byte groups and U+FFFD are dropped; separators and control characters become a space.
         """
-        text = b"".join([self.piece_bytes[i] for i in ids]).decode("utf-8", errors="ignore")
-        text = text.removeprefix(" ")  # the dummy prefix, which lets a word be the same piece everywhere
-        return _SEPARATORS.sub(" ", text.replace("\ufffd", ""))
+        written = b"".join([self.piece_bytes[i] for i in ids])
+        return text_of(written.removeprefix(b" "))  # the dummy prefix, which lets a word be the same piece everywhere
 
     def is_byte(self, i: int) -> bool:
         """Returns whether piece i stands for one byte of a character that has no piece of its own."""
@@ -131,6 +130,11 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """Returns the piece of each id as SentencePiece writes it: ▁tea, <0xE9>, </s>."""
         return [self._processor.id_to_piece(i) for i in ids]
+
+
+def text_of(written: bytes) -> str:
+    """Returns the text of what pieces write: incomplete characters and U+FFFD are dropped, separators become spaces."""
+    return _SEPARATORS.sub(" ", written.decode("utf-8", errors="ignore").replace("\ufffd", ""))
 
 
 def without_separators(text: str) -> str:

@@ -262,6 +262,8 @@ def test_no_code_reads_pickles() -> None:
             own = ("weights_only=True", "import pickle")  # pickle: for the name of that reader's error
             found = [line for line in found if not any(part in line for part in own)]
             assert "pickle.load" not in file.read_text(encoding="utf-8")
+        if file.name == "processes.py":  # what a process hears from the one that started it, and says to it: no file
+            found = [line for line in found if "open(" in line]
         assert found == [], file
 
 

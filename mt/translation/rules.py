@@ -4,6 +4,7 @@ A rule never raises one, so that a search may stop as early as without it. What 
 left the hypothesis ends unfinished.
 """
 
+import codecs
 from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mt.tokenizer import EOS_ID, PAD_ID
+from mt.tokenizer import EOS_ID, PAD_ID, text_of
 from mt.translation.phrases import in_word
 
 _CHARACTER_BYTES = 4  # the longest in UTF-8
@@ -80,17 +81,20 @@ class Forbidden:
         self.texts, self.piece_bytes = [(text.encode(), in_word(text[0])) for text in texts], piece_bytes
         self.longest = max((len(text) for text, _ in self.texts), default=0)
         self._beginnings = {text[:end] for text, _ in self.texts for end in range(1, len(text))}
-        self._completing: dict[tuple[bytes, bytes], list[int]] = {}  # by what matters of the text before
+        self._completing: dict[tuple[bytes, bytes, bytes], list[int]] = {}  # by what matters of the text before
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        recent = prefixes[:, max(0, prefixes.shape[1] - self.longest - _CHARACTER_BYTES) :].tolist()
-        for row, tokens in enumerate(recent):
-            behind, tail = key = self._tail(b"".join(self.piece_bytes[token] for token in tokens))
+        for row, tokens in enumerate(prefixes.tolist()):
+            written = b"".join([self.piece_bytes[token] for token in tokens])
+            pending = _begun_character(written)
+            behind, tail = self._tail(text_of(written).encode())  # bytes that are no text may stand within a text
+            key = behind, tail, pending
             if key not in self._completing:
                 before = behind + tail
-                pieces = enumerate(self.piece_bytes)
                 self._completing[key] = [
-                    t for t, piece in pieces if self.in_text(before + piece, len(before), len(behind))
+                    token
+                    for token, piece in enumerate(self.piece_bytes)
+                    if self.in_text(before + text_of(pending + piece).encode(), len(before), len(behind))
                 ]
             log_probs[row, self._completing[key]] = -torch.inf
 
@@ -113,6 +117,13 @@ class Forbidden:
         while place < len(written) and written[place:] not in self._beginnings:
             place += 1
         return b"a" if _ends_in_word(written[:place]) else b"", written[place:]
+
+
+def _begun_character(written: bytes) -> bytes:
+    """Returns the bytes at the end that more bytes could make a character of."""
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+    decoder.decode(written[-_CHARACTER_BYTES:])
+    return decoder.getstate()[0]
 
 
 def _ends_in_word(written: bytes) -> bool:

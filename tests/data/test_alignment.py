@@ -271,7 +271,7 @@ def test_full_width_punctuation_is_learned_and_written(run_mt, tmp_path) -> None
     (tmp_path / "a.tsv").write_text("".join(f"{text}\t{text}\n" for text in texts), encoding="utf-8")
     settings = ["data.train.main.path=a.tsv", NO_VALIDATION, "model.d_model=64", "model.d_ff=64", "model.n_heads=2"]
     settings += ["model.encoder_layers=1", "model.decoder_layers=1", "optim.lr=5e-3", "optim.warmup_steps=20"]
-    settings += ["trainer.max_steps=80", "trainer.batch_tokens=300", "trainer.tensorboard=false", "device=cpu"]
+    settings += ["trainer.max_steps=120", "trainer.batch_tokens=300", "trainer.tensorboard=false", "device=cpu"]
     code, _, err = run_mt("train", "run_dir=run", "data.source_language=zh", *settings)
     assert code == 0, err
     code, out, _ = run_mt("translate", "run", *texts[::9], "--beam-size", "1")

@@ -213,7 +213,7 @@ def test_a_missing_package_names_the_extra(run_dir, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"^transformers is not installed: .* \[transformers\]$"):
         export(Request(run_dir, tmp_path / "exported", "transformers"))
     with pytest.raises(ValueError, match=r"^ctranslate2 is not installed: pip install ctranslate2, .*\[export\]$"):
-        CTranslate2Translator(tmp_path, make_tokenizers(True), None)
+        CTranslate2Translator(tmp_path, make_tokenizers(True), DecodeConfig())
     with pytest.raises(ValueError, match=r"^ctranslate2 is not installed: pip install ctranslate2, .*\[export\]$"):
         load_engine(run_dir)
 

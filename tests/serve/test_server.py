@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="needs mt's extra serve")
 
+from mt.export.engine import load_engine
 from mt.serve import server
 from mt.serve.limits import Limits
 from mt.translation.translator import load_translator
@@ -171,7 +172,7 @@ def test_a_real_client_of_libretranslate(run):
 def test_the_engine_may_be_ctranslate2(run):
     pytest.importorskip("ctranslate2")
     texts = sentences(5)
-    expected = [text.strip() for text in load_translator(run, "cpu").translate(texts)]
+    expected = [text.strip() for text in load_engine(run, "cpu").translate(texts)]
     with served(make_app(run, models=load(run, "ctranslate2"))) as url:
         assert post(f"{url}/translate", {**LANGUAGES, "q": texts})["translatedText"] == expected
         body = {**LANGUAGES, "q": "tea", "glossary": {"tea": "Reis"}}  # by our own search

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 
-from mt.tokenizer import EOS_ID
+from mt.tokenizer import EOS_ID, text_of
 from mt.translation.beam import beam_search
 from mt.translation.rules import Diversity, Forbidden, MinimumLength, NoRepeatedNgram, RepetitionPenalty, TargetPrefix
 from tests.translation.table_models import TableModel, all_translations, probability_of, random_log_probs
@@ -65,6 +65,28 @@ def test_no_word_begins_with_a_forbidden_text(texts):
     )
     assert [h.tokens for h in found] == [tokens for _, tokens in expected[:30]]
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected[:30]], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("ab", [b"a", b"b", b"\xe9"]),  # which nothing makes a character of
+        ("茶", [b"\xe8", b"\x8c\xb6", b"a"]),
+        ("a b", [b"a", b"\x1e", b"b"]),
+        ("酒a", [b"\xe9\x85", b"\x92a", b"\xef\xbf\xbd"]),
+    ],
+)
+def test_bytes_that_are_dropped_or_read_otherwise_hide_no_forbidden_text(text, pieces):
+    log_probs, pieces = random_log_probs(9, V), [b""] * 4 + pieces
+    (found,) = search(log_probs, [Forbidden([text], pieces)])
+    pattern = re.compile(rf"(?<![ab]){text}" if text[0] == "a" else text)
+
+    def holds(tokens):
+        return pattern.search(text_of(b"".join(pieces[token] for token in tokens)))
+
+    assert_best(found, log_probs, 0, lambda tokens: not holds(tokens))
+    (free,) = search(log_probs, [], n_best=40)
+    assert any(holds(hypothesis.tokens) for hypothesis in free)
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 3, 4])
