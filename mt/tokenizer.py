@@ -17,10 +17,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
 from mt.config import TokenizerConfig
+from mt.processes import Processes
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
@@ -31,6 +33,7 @@ _RESERVED = "\u2585"  # SentencePiece skips a training sentence that contains th
 _TRAINING_CHARACTERS = 4096  # longer training lines are cut into parts; SentencePiece would skip them, or fail in BPE
 _SAMPLE_CHARACTERS = 50_000_000  # of both sides; SentencePiece takes about 25 bytes for each: below 2 GB in all
 _LOST_SHOWN = 40  # in a warning
+_LONG_CHARACTERS = 5_000_000  # from there SentencePiece, deaf to Ctrl-C for up to a minute, has its own process
 _TRAINING_THREADS = 4  # fixed, since sums of probabilities, and with them the pieces, depend on it
 _SEEDING = threading.Lock()  # the seed is one for the whole process
 _RULES = {"identity": "identity", "nfkc": "nfkc", "nfkc_casefold": "nfkc_cf"}
@@ -295,48 +298,76 @@ def _train(
     side: str,
     tags: Sequence[str] = (),
 ) -> Tokenizer:
-    no_words = f"tokenizer: the {side} text has no words to train on: check data.train and data.cleaning"
-    reserved = [_RESERVED, *tags]
-    if not any(line.strip() for line in _training_lines(texts, reserved)):
-        raise ValueError(no_words)
     requested = getattr(config, size_setting)
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_training_lines(texts, reserved),
-            model_writer=model,
-            model_type=config.algorithm,
-            vocab_size=requested,
-            hard_vocab_limit=False,  # a small corpus gives fewer pieces instead of an error
-            character_coverage=config.character_coverage,
-            byte_fallback=True,
-            normalization_rule_name=_RULES[normalization],
-            remove_extra_whitespaces=normalization != "identity",  # normalising also strips and collapses spaces
-            max_sentence_length=1 << 20,  # bytes; longer lines would be skipped
-            num_threads=_TRAINING_THREADS,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            control_symbols=list(tags),
-            minloglevel=2,  # errors only
-        )
-    except RuntimeError as error:
-        if "KeyboardInterrupt" in str(error):  # of our iterator, inside SentencePiece
-            raise KeyboardInterrupt from None
-        if "all_chars_count" in str(error):  # nothing but ▁, or nothing is left after normalising
-            raise ValueError(no_words) from error
-        needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-        if needed is None:
-            raise
-        raise ValueError(
-            f"tokenizer.{size_setting}={requested}: must be at least {needed[1]} for the {side} text's characters, 256 "
-            f"bytes and 4 special pieces: raise it to {needed[1]} or lower tokenizer.character_coverage"
-        ) from error
-    tokenizer = Tokenizer(model.getvalue())
+    options = {
+        "model_type": config.algorithm,
+        "vocab_size": requested,
+        "hard_vocab_limit": False,  # a small corpus gives fewer pieces instead of an error
+        "character_coverage": config.character_coverage,
+        "byte_fallback": True,
+        "normalization_rule_name": _RULES[normalization],
+        "remove_extra_whitespaces": normalization != "identity",  # normalising also strips and collapses spaces
+        "max_sentence_length": 1 << 20,  # bytes; longer lines would be skipped
+        "num_threads": _TRAINING_THREADS,
+        "pad_id": PAD_ID,
+        "unk_id": UNK_ID,
+        "bos_id": BOS_ID,
+        "eos_id": EOS_ID,
+        "control_symbols": list(tags),
+        "minloglevel": 2,  # errors only
+    }
+    job = _Job(texts, [_RESERVED, *tags], options, side, size_setting)
+    if sum(map(len, texts)) < _LONG_CHARACTERS:
+        model = job.trained()
+    else:
+        try:
+            with Processes(_Job.trained, 1) as process:
+                model = next(process.map([job]))
+        except ChildProcessError as error:
+            raise ValueError(
+                f"tokenizer: the process that trains on the {side} text has ended: is there memory enough? a smaller "
+                f"tokenizer.training_sentences than {config.training_sentences} needs less"
+            ) from error
+    tokenizer = Tokenizer(model)
     if tokenizer.size < requested:
         warnings.warn(
             f"tokenizer.{size_setting}: requested {requested}, got {tokenizer.size}, all that the {side} text gives",
             stacklevel=3,
         )
     return tokenizer
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What SentencePiece is trained with: its texts, characters they are rid of, its options, and names for messages."""
+
+    texts: list[str]
+    reserved: list[str]
+    options: dict[str, Any]
+    side: str
+    size_setting: str
+
+    def trained(self) -> bytes:
+        """Returns the model. Raises ValueError for texts without words and a vocabulary too small for the characters."""
+        no_words = f"tokenizer: the {self.side} text has no words to train on: check data.train and data.cleaning"
+        if not any(line.strip() for line in _training_lines(self.texts, self.reserved)):
+            raise ValueError(no_words)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_training_lines(self.texts, self.reserved), model_writer=model, **self.options
+            )
+        except RuntimeError as error:
+            if "KeyboardInterrupt" in str(error):  # of our iterator, inside SentencePiece
+                raise KeyboardInterrupt from None
+            if "all_chars_count" in str(error):  # nothing but ▁, or nothing is left after normalising
+                raise ValueError(no_words) from error
+            needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+            if needed is None:
+                raise
+            raise ValueError(
+                f"tokenizer.{self.size_setting}={self.options['vocab_size']}: must be at least {needed[1]} for the "
+                f"{self.side} text's characters, 256 bytes and 4 special pieces: raise it to {needed[1]} or lower "
+                "tokenizer.character_coverage"
+            ) from error
+        return model.getvalue()

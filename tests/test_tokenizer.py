@@ -1,7 +1,11 @@
+import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -180,6 +184,29 @@ def test_sampled_pieces_are_the_same_in_another_process(tmp_path, algorithm):
     command = [sys.executable, "-c", code, str(tmp_path)]
     printed = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert printed == [f"{tokenizer.source.sample(texts, 0.2, 3)}\n"] * 2
+
+
+def test_a_process_of_its_own_trains_the_same_and_refuses_the_same(monkeypatch):
+    texts = ["red tea and green tea", "they drink tea every day"] * 9
+    here = train(texts)
+    monkeypatch.setattr("mt.tokenizer._LONG_CHARACTERS", 0)
+    assert train(texts).source.model_bytes == here.source.model_bytes
+    with pytest.raises(ValueError, match="no words to train on"):
+        train([" ", "\t"])
+    with pytest.raises(ValueError, match="tokenizer.vocabulary_size=260: must be at least"):
+        train(texts, vocabulary_size=260)
+
+
+def test_ctrl_c_ends_a_long_training(monkeypatch):
+    generator = random.Random(1)
+    words = ["".join(generator.choices("abcdefghijklmnopqrst", k=6)) for _ in range(40_000)]
+    texts = [" ".join(generator.choices(words, k=12)) for _ in range(70_000)]
+    timer = threading.Timer(4, os.kill, (os.getpid(), signal.SIGINT))
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        train(texts, vocabulary_size=8000)
+    assert time.monotonic() - start < 8
 
 
 @pytest.mark.parametrize("texts", [[], ["", " \t\u2028"]])

@@ -26,8 +26,8 @@ from mt.data.corpus import corpus_fingerprint, read_corpus
 from mt.data.duplicates import HELD_OUT
 from mt.data.flat import ids_dtype
 from mt.data.own_settings import own_settings
-from mt.data.processes import Processes, available_cores
 from mt.data.shards import ContentHash, Shard, ShardEncoder, ShardEncoders, ShardRecord, cut_into_shards, offsets
+from mt.processes import Processes, available_cores
 from mt.tokenizer import TokenizerPair
 
 DEFAULT_CACHE_DIR = "data/cache"
@@ -190,10 +190,7 @@ def encode_corpus(
         raise ValueError(f"data.{split}: no corpus given: set data.{split}.main.source and .target, .path or .dataset")
     key = cache_key(corpora, data, tokenizers.fingerprint, clean, split)
     cache_dir = Path(data.cache_dir or DEFAULT_CACHE_DIR)
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"data.cache_dir={cache_dir}: cannot be created ({error.strerror})") from error
+    make_cache_dir(cache_dir)
     folder = cache_dir / key
     with FileLock(cache_dir / f"{key}.lock"):
         if folder.exists():
@@ -220,6 +217,18 @@ def encode_corpus(
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
         return EncodedCorpus(folder)
+
+
+def make_cache_dir(cache_dir: Path) -> None:
+    """Returns when the folder is there. Raises ValueError where it cannot be made or written into."""
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"data.cache_dir={cache_dir}: cannot be created ({error.strerror}): choose a folder that can"
+        ) from error
+    if not os.access(cache_dir, os.W_OK | os.X_OK):
+        raise ValueError(f"data.cache_dir={cache_dir}: may not be written into: choose another folder")
 
 
 def _remove_parts(folder: Path) -> None:

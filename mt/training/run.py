@@ -14,7 +14,7 @@ from mt import checkpoint as folder
 from mt.config import DataConfig, DecodeConfig, TrainConfig
 from mt.data.clean import check_cleaning
 from mt.data.corpus import check_corpora
-from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus
+from mt.data.encoded import DEFAULT_CACHE_DIR, EncodedCorpus, encode_corpus, make_cache_dir
 from mt.data.mixture import check_mixture
 from mt.data.streamed import StreamedCorpus, is_streamed
 from mt.data.tags import check_tags, training_tags
@@ -164,8 +164,12 @@ def _prepare(
 
 
 def _cache_dir(data: DataConfig, run_dir: Path) -> Path:
-    """Returns the folder of the encoded corpora: shared by all runs, or the run's own where that fails."""
+    """Returns the folder of the encoded corpora: shared by all runs, or the run's own where that fails.
+
+    Raises ValueError where the settings name one that cannot be used.
+    """
     if data.cache_dir is not None:
+        make_cache_dir(Path(data.cache_dir))  # before a tokenizer is trained, which may take minutes
         return Path(data.cache_dir)
     shared = Path(DEFAULT_CACHE_DIR)
     try:

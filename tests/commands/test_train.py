@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from mt.commands import train as command
+from mt.config import TrainConfig
 from mt.training.progress import TrainResult
 
 
@@ -46,4 +47,4 @@ def test_a_finished_run_is_finished_though_nobody_hears_it(monkeypatch, tmp_path
     result = TrainResult(tmp_path, 3, {}, "max_steps", True)
     monkeypatch.setattr("mt.training.run.train", lambda config, arguments: result)
     monkeypatch.setattr(sys, "stderr", Broken())
-    command._run(None)
+    command._run(TrainConfig())

@@ -37,7 +37,7 @@ def demo() -> str:
 
 
 def test_bleu_is_above_the_floor_within_the_time(demo):
-    result = json.loads((RUN / "results" / "test.json").read_text(encoding="utf-8"))
+    result = json.loads((RUN / "results" / "tatoeba.json").read_text(encoding="utf-8"))
     assert result["sentences"] == 1000
     assert "tok:zh" in result["bleu"]["signature"] and result["bleu"]["signature"] in demo
     assert result["bleu"]["value"] >= BLEU_FLOOR

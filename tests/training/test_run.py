@@ -165,6 +165,15 @@ def test_a_nan_validation_is_never_the_best(corpus, tmp_path, monkeypatch):
     assert best.name == "step_00000009"
 
 
+def test_an_unusable_cache_is_told_before_a_tokenizer_is_trained(corpus, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    config = settings(corpus, tmp_path / "run", max_steps=1)
+    config.data.cache_dir = str(tmp_path / "file" / "cache")
+    with pytest.raises(ValueError, match="data.cache_dir=.*file/cache: cannot be created .*: choose a folder that can"):
+        train(config, [])
+    assert "training the tokenizer" not in capsys.readouterr().err
+
+
 def test_a_very_long_validation_pair_has_no_part_in_the_loss(corpus, tmp_path):
     lines = (corpus / "valid.tsv").read_text(encoding="utf-8")
     losses = []

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 _PROGRAM = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from mt.data.processes import serve
+from mt.processes import serve
 serve()
 """
 
