@@ -339,7 +339,7 @@ def _train(
 
 @dataclass(frozen=True)
 class _Job:
-    """What SentencePiece is trained with: its texts, characters they are rid of, its options, and names for messages."""
+    """What SentencePiece is trained with: texts, characters they are rid of, options, and names for messages."""
 
     texts: list[str]
     reserved: list[str]
@@ -348,7 +348,7 @@ class _Job:
     size_setting: str
 
     def trained(self) -> bytes:
-        """Returns the model. Raises ValueError for texts without words and a vocabulary too small for the characters."""
+        """Returns the model. Raises ValueError for texts without words and for too small a vocabulary."""
         no_words = f"tokenizer: the {self.side} text has no words to train on: check data.train and data.cleaning"
         if not any(line.strip() for line in _training_lines(self.texts, self.reserved)):
             raise ValueError(no_words)
