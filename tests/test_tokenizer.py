@@ -193,8 +193,8 @@ def test_a_process_of_its_own_trains_the_same_and_refuses_the_same(monkeypatch):
     assert train(texts).source.model_bytes == here.source.model_bytes
     with pytest.raises(ValueError, match="no words to train on"):
         train([" ", "\t"])
-    with pytest.raises(ValueError, match="tokenizer.vocabulary_size=260: must be at least"):
-        train(texts, vocabulary_size=260)
+    with pytest.raises(ValueError, match="tokenizer.vocabulary_size=300: must be at least"):
+        train(["".join(map(chr, range(0x4E00, 0x4E80)))], vocabulary_size=300)
 
 
 def test_ctrl_c_ends_a_long_training(monkeypatch):

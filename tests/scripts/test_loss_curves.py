@@ -30,6 +30,7 @@ def curves_table(folder, capsys, **changes):
     return names, [[float(cell) for cell in row.split("|")[2:-1]] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:tokenizer")
 def test_every_part_of_ours_follows_the_plain_path(tmp_path, capsys):
     names, (first, second, mean, largest) = curves_table(tmp_path, capsys)

@@ -87,6 +87,7 @@ def test_a_hanging_rank_is_named_within_the_time_allowed(corpus, tmp_path):
     assert code != 0 and "rank 1 of 2 does not answer" in output
 
 
+@pytest.mark.slow
 def test_sigterm_stops_all_ranks_together_and_one_process_goes_on(corpus, alone, tmp_path):
     run_dir = tmp_path / "run"
     more = ["trainer.accumulate_batches=2", "trainer.ema_decay=0.9", "trainer.validate_every_steps=1"]
