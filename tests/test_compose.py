@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from mt.compose import compose, config_dir, read_config, run_hydra
-from mt.config import ModelConfig, StageConfig, TrainConfig
+from mt.config import CorpusConfig, ModelConfig, StageConfig, TrainConfig
 from mt.mapping import to_mapping
 
 GROUPS = ("data", "tokenizer", "model", "optim", "trainer", "decode")
@@ -130,12 +130,46 @@ def test_text_stays_as_it_was_typed(text: str, tmp_path: Path) -> None:
         assert config.data.train["main"].path == f"in/{text}.tsv"
 
 
+def test_a_corpus_of_the_default_experiment_without_a_file_is_told_how_to_leave_out(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["data.train.real.path=real.tsv", "data.train.web.path=web.tsv"]
+    with pytest.raises(ValueError, match="data.train.main.path=data/train.tsv: No such file.*'~data.train.main'"):
+        compose(given)
+    assert list(compose([*given, "~data.train.main"]).data.train) == ["real", "web"]
+    assert len(compose([*given, "data.train.main.path=more.tsv"]).data.train) == 3
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.tsv").write_text("a\tb\n")
+    assert len(compose(given).data.train) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"dataset": "opus100"}, {"dataset": "opus100"}),
+        ({"path": "a.tmx"}, {"path": "a.tmx"}),
+        ({"source": "a.en", "target": "a.de"}, {"source": "a.en", "target": "a.de"}),
+        ({"test_set": "wmt14"}, {"test_set": "wmt14"}),
+    ],
+)
+def test_where_a_corpus_is_replaces_where_the_experiment_has_it(tmp_path, given, place) -> None:
+    overrides = [f"data.train.main.{key}={value}" for key, value in given.items()]
+    for first in ([], ["experiment=multi30k_en_de"]):
+        assert compose([*first, *overrides]).data.train["main"] == CorpusConfig(**place)
+    (tmp_path / "config.yaml").write_text("data: {train: {main: {path: a.tsv}}}\n")
+    assert read_config(tmp_path / "config.yaml", overrides).data.train["main"] == CorpusConfig(**place)
+    with pytest.raises(ValueError, match="needs exactly one of"):
+        compose([*overrides, "data.train.main.path=b.tsv" if "path" not in given else "data.train.main.dataset=b"])
+
+
 def test_a_corpus_can_be_taken_away_and_given_anew() -> None:
     config = compose(["~data.train.main", "data.train.main={source: a.en, target: a.zh}"])
     assert config.data.train["main"].source == "a.en"
 
 
-def test_corpora_have_names_of_the_users_choice() -> None:
+def test_corpora_have_names_of_the_users_choice(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.tsv").write_text("a\tb\n")  # else main would be refused
     config = compose(["data.train.mine.path=a.tsv", "data.test.x.source=a.en", "+data.test.x.target=a.zh"])
     assert sorted(config.data.train) == ["main", "mine"]
     assert config.data.test["x"].target == "a.zh"

@@ -170,7 +170,8 @@ class DataConfig:
                 bool(stage.weights) != (stage.temperature is not None),
                 f"data.stages.{name}: needs either weights, such as data.stages.{name}.weights.main=1, or temperature",
             )
-            in_range(f"data.stages.{name}", "temperature", stage.temperature or 1, 0.01, 1000)
+            temperature = 1 if stage.temperature is None else stage.temperature
+            in_range(f"data.stages.{name}", "temperature", temperature, 0.01, 1000)
             for corpus, weight in stage.weights.items():
                 in_range(f"data.stages.{name}.weights", corpus, weight, 0, 1e9)
-        in_range("data", "processes", self.processes or 1, 1, 1024)
+        in_range("data", "processes", 1 if self.processes is None else self.processes, 1, 1024)

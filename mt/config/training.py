@@ -101,7 +101,7 @@ class TrainerConfig:
             "shuffle_pool_batches",
         ):  # fmt: skip
             in_range("trainer", name, getattr(self, name), 1, 2**31 - 1)
-        in_range("trainer", "shard_ranks", self.shard_ranks or 1, 1, 2**31 - 1)
+        in_range("trainer", "shard_ranks", 1 if self.shard_ranks is None else self.shard_ranks, 1, 2**31 - 1)
         require(
             not (self.compile and self.checkpoint_activations),
             "trainer.checkpoint_activations=true: is for uncompiled models: set trainer.compile=false",

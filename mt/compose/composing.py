@@ -1,4 +1,4 @@
-"""The Hydra edge: finds configs/, composes an experiment, and returns plain dataclasses. Nobody else sees Hydra.
+"""Finds configs/, composes an experiment with a command line, and returns plain dataclasses.
 
 Hydra's grammar serves for composing; what may be set is decided by mt.config alone, so that a misspelt key, with or
 without +, in a file or on the command line, is refused and never ignored.
@@ -28,13 +28,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader  # refuses a key given twice
 from omegaconf.errors import OmegaConfBaseException
 
+from mt.compose.corpora import NAMED, check_default_corpora, other_places
 from mt.config import CleaningConfig, CorpusConfig, StageConfig, TrainConfig, without_effect
 from mt.mapping import field_type, from_mapping, known_keys, suggest, to_mapping
 
 VERSION_BASE = "1.3"  # of Hydra's behaviour
 PRIMARY = "train"  # configs/train.yaml
-# corpora and stages have names of the user's choice
-_NAMED = re.compile(r"(data\.(train|valid|test|stages)(?:\.[^.]+)?)(?:\.(.+))?")
 _BY_NAME = ("data.cleaning.min_scores",)  # names of the user's choice with plain values
 _HYDRA_FOLDERS = ("hydra.job.chdir", "hydra.run.", "hydra.output_subdir")
 _PLAIN_TEXT = re.compile(r"[^,()\[\]{}'\"=\\$]+")  # nothing in it has a meaning in Hydra's grammar
@@ -43,7 +42,7 @@ _COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 
 def config_dir() -> Path:
     """Returns the folder configs/: inside the package where a wheel was installed, else beside it."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     inside = package / "configs"
     return inside if inside.is_dir() else package.parent / "configs"
 
@@ -73,6 +72,7 @@ def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainC
     except _COMPOSE_ERRORS as error:
         raise ValueError(_one_line(error)) from error
     _check_choices(_parse(prepared), to_mapping(config), user_config_dir)
+    check_default_corpora(_parse(prepared), config)
     return config
 
 
@@ -208,7 +208,7 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
             raise ValueError(
                 f"{line}: has no place here; a run writes below run_dir and no folder is changed: set run_dir"
             )
-        named = _NAMED.fullmatch(key)
+        named = NAMED.fullmatch(key)
         if key in options:
             _check_options(override, options[key])
         elif named:
@@ -223,7 +223,7 @@ def _prepare(overrides: list[str], user_config_dir: Path | None) -> list[str]:
         elif key in _BY_NAME and not override.is_delete():
             line = "++" + line.lstrip("+")
         prepared.append(_as_text(line))
-    return prepared
+    return prepared + other_places(setters)
 
 
 def _as_text(line: str) -> str:
@@ -232,7 +232,7 @@ def _as_text(line: str) -> str:
     Hydra would read the name 2024_01 as the number 202401, and letters beyond ASCII not at all.
     """
     key, _, value = line.partition("=")
-    named = _NAMED.fullmatch(key.lstrip("+"))
+    named = NAMED.fullmatch(key.lstrip("+"))
     if named:
         hint = field_type(StageConfig if named[2] == "stages" else CorpusConfig, named[3] or "")
     else:
