@@ -1,6 +1,5 @@
 """Servers of small models with random weights: as an application, and behind a socket."""
 
-import socket
 import threading
 import time
 import urllib.request
@@ -15,6 +14,7 @@ from mt.serve.app import create_app
 from mt.serve.limits import Limits
 from mt.serve.metrics import Metrics
 from mt.serve.models import Models, load_served
+from mt.serve.server import listen
 from tests.export.small_runs import MODEL, make_tokenizers, random_model, save_run
 
 LANGUAGES = {"source": "en", "target": "de"}
@@ -37,7 +37,7 @@ def make_app(run: Path, limits: Limits = Limits(), models: Models | None = None,
 @contextmanager
 def served(app) -> Iterator[str]:
     """Yields the address of a server that ends with the block."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with listen("127.0.0.1", 0) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error", access_log=False))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
