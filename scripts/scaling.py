@@ -147,7 +147,9 @@ def measure_training(ranks: int, place: Path, settings: list[str]) -> tuple[floa
     command = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "mt", "train", *settings]
     run_dir = place / f"run{ranks}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, f"run_dir={run_dir}"], check=True, env=environment, stderr=subprocess.DEVNULL)
+    ended = subprocess.run([*command, f"run_dir={run_dir}"], env=environment, stderr=subprocess.PIPE, text=True)
+    if ended.returncode:
+        sys.exit(f"training by {ranks} processes ended with {ended.returncode}:\n{ended.stderr[-2000:]}")
     events = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
     rates = [event["tokens_per_second"] for event in events if event["event"] == "train"]
     described = next(e["text"] for e in events if e["event"] == "message" and e["text"].startswith("model: "))
@@ -164,7 +166,7 @@ def measure(updates: int, batch_tokens: int, model: str) -> None:
         lines = ("\t".join(" ".join(generator.choices(words, k=20)) for _ in "st") for _ in range(20_000))
         (place / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         settings = [
-            "data.source_language=en", "data.target_language=de", f"data.train.main.path={place}/train.tsv",
+            "data.source_language=en", "data.target_language=de", f"data.train.main.path={place}/train.tsv", "~data.valid.main",
             f"data.cache_dir={place}/cache", "tokenizer.vocabulary_size=8000", "device=cpu", f"model={model}",
             f"trainer.batch_tokens={batch_tokens}", f"trainer.max_steps={updates}", "trainer.log_every_steps=5",
             "trainer.tensorboard=false", "trainer.save_every_minutes=null", f"trainer.validate_every_steps={10**6}",

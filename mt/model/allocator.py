@@ -1,9 +1,10 @@
 """glibc's allocator returns every large tensor to the system and faults its pages in again at the next step."""
 
 import ctypes
+import os
 import sys
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_TOP_PAD = -1, -4, -2  # names and numbers of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_TOP_PAD, _M_ARENA_MAX = -1, -4, -2, -8  # names and numbers of malloc.h
 
 
 def keep_freed_memory() -> bool:
@@ -13,5 +14,11 @@ def keep_freed_memory() -> bool:
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return False
-    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 64 * 1024 * 1024))
+    settings = (
+        (_M_MMAP_MAX, 0),
+        (_M_TRIM_THRESHOLD, 2**31 - 1),
+        (_M_TOP_PAD, 64 * 1024 * 1024),
+        # each arena keeps what its threads once needed; by default there are eight a core, which a server fills
+        (_M_ARENA_MAX, max(2, len(os.sched_getaffinity(0)))),
+    )
     return all(library.mallopt(name, value) == 1 for name, value in settings)
