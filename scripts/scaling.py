@@ -166,7 +166,8 @@ def measure(updates: int, batch_tokens: int, model: str) -> None:
         lines = ("\t".join(" ".join(generator.choices(words, k=20)) for _ in "st") for _ in range(20_000))
         (place / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         settings = [
-            "data.source_language=en", "data.target_language=de", f"data.train.main.path={place}/train.tsv", "~data.valid.main",
+            "data.source_language=en", "data.target_language=de", f"data.train.main.path={place}/train.tsv",
+            "~data.valid.main",
             f"data.cache_dir={place}/cache", "tokenizer.vocabulary_size=8000", "device=cpu", f"model={model}",
             f"trainer.batch_tokens={batch_tokens}", f"trainer.max_steps={updates}", "trainer.log_every_steps=5",
             "trainer.tensorboard=false", "trainer.save_every_minutes=null", f"trainer.validate_every_steps={10**6}",
