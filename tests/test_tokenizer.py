@@ -197,6 +197,7 @@ def test_a_process_of_its_own_trains_the_same_and_refuses_the_same(monkeypatch):
         train(["".join(map(chr, range(0x4E00, 0x4E80)))], vocabulary_size=300)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_long_training(monkeypatch):
     generator = random.Random(1)
     words = ["".join(generator.choices("abcdefghijklmnopqrst", k=6)) for _ in range(40_000)]

@@ -70,6 +70,7 @@ def test_a_closed_standard_input_is_told(run_dir, monkeypatch, capsys):
     assert capsys.readouterr().err == "error: standard input is closed: give TEXT or --input FILE\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(run_dir, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)

@@ -241,7 +241,7 @@ def test_the_size_of_the_vocabulary_that_came_out_is_the_models(run_mt, tmp_path
     assert translator.translate(["salt pepper"])
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
 def test_a_stopped_translation_leaves_no_unfinished_file(run_dir, tmp_path, name) -> None:
     (tmp_path / "out.txt").write_bytes(b"old")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}

@@ -72,6 +72,7 @@ def test_odd_texts(translator, source, translation):
     assert len(found["target"]) == (len(translation.split()) if source.strip() else 0)
 
 
+@pytest.mark.slow
 def test_what_is_longer_than_the_model_reads_is_no_error(translator):
     found = explain(translator, ("en", "de"), "tea " * 1100, "Tee " * 1300)
     assert len(found["source"]) == 1100 and len(found["target"]) == 1300

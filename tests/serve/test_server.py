@@ -205,6 +205,7 @@ def start(run, *options):
     raise AssertionError(process.wait())
 
 
+@pytest.mark.slow
 def test_the_command_serves_and_ends_in_order(run):
     process, url = start(run, "--batch-milliseconds", "1000")
     try:

@@ -212,6 +212,7 @@ def test_a_corpus_that_was_moved_meanwhile_is_found_at_its_new_place(corpus, tmp
     assert folder.load_config(tmp_path / "run").data.train["main"].path == f"{tmp_path}/moved_train.tsv"
 
 
+@pytest.mark.slow
 def test_the_limit_of_a_session_saves_and_the_same_command_goes_on(corpus, tmp_path):
     config = settings(corpus, tmp_path / "run", max_steps=60, max_session_minutes=0.005)
     sessions = 0

@@ -224,7 +224,7 @@ def test_a_small_model_learns(corpus, tmp_path):
     assert result.metrics["loss"] < 0.7 * first["loss"]
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_half_precision_learns_and_resumes_to_the_bit(corpus, tmp_path, precision):
     extra = {"precision": precision, "max_steps": 40, "batch_tokens": 300, "validate_every_steps": 40}
     result = train(settings(corpus, tmp_path / "straight", **extra), [])

@@ -30,7 +30,8 @@ def test_the_end_of_a_session():
     assert StopRequest.name_of(StopRequest(time.monotonic() - 1).number()) == "max_session_minutes"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_run_says_where_it_saved_and_the_same_command_goes_on(corpus, alone, tmp_path, number):  # noqa: F811
     run_dir = tmp_path / "run"
     more = ["trainer.accumulate_batches=4", "trainer.ema_decay=0.9"]

@@ -106,6 +106,7 @@ def test_what_changed_since_the_evaluation_is_refused(tmp_path: Path) -> None:
         compare_runs([a, b])
 
 
+@pytest.mark.slow
 def test_results_of_a_run_that_was_trained_on_give_a_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     names = ("main", "main.last", "main.step_00000001")
     a, b = evaluated(tmp_path / "a", 9, names), evaluated(tmp_path / "b", 1, names)
