@@ -32,6 +32,7 @@ def test_tables_of_all_kinds_and_layers(run_mt, run_dir: Path) -> None:
     assert code == 0 and out.count("# encoder") == 2 * 3 and "decoder" not in out
 
 
+@pytest.mark.slow
 def test_files_and_nothing_on_stdout(run_mt, run_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     code, out, err = run_mt(run_dir, "I love china", "--target", "x", "--png", "a.png", "--html", "a.html")

@@ -52,6 +52,7 @@ def status_of(call):
     raise AssertionError("no error")
 
 
+@pytest.mark.slow
 def test_fifty_clients_get_their_own_answers(run):
     """Case 40: unlike options and lengths, clients that go away half way, and not one wrong answer."""
     translator = load_translator(run, "cpu")

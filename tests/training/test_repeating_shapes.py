@@ -173,6 +173,7 @@ def test_the_trainer_fills_up_only_where_that_makes_one_graph(
     assert trainer.pair_loss.repeating == bool(stream_tokens)
 
 
+@pytest.mark.slow
 def test_one_graph_for_all_batches_of_a_run(stream_of, monkeypatch):
     """Forward passes, with the dropout that GPUs use; the backward graph has the shapes of the forward one."""
     counter = CompileCounter()
