@@ -100,7 +100,11 @@ def test_the_console_script_is_main() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "data.train.main.path=data/train.tsv: No such file or directory"),
+        (["train"], "data.train.main.path=data/train.tsv: No such file or directory; data/README.md says how to get"),
+        (
+            ["train", "~data.train.main", "+data.valid.more.path=no.tsv"],
+            "data.valid.main.path=data/valid.tsv: No such file",
+        ),
         (["train", "--config", "no.yaml"], "no.yaml: No such file or directory"),
         (["train", "--config", "no.yaml", "-m"], "-m has no meaning with --config"),
         (["translate", "nowhere", "hi"], "nowhere is not a run folder"),

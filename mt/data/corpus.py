@@ -76,7 +76,20 @@ def check_corpora(data: DataConfig) -> None:
             )
     for split in ("train", "valid", "test"):
         for name, corpus in getattr(data, split).items():
-            check_corpus(corpus, data, f"data.{split}.{name}")
+            try:
+                check_corpus(corpus, data, f"data.{split}.{name}")
+            except ValueError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    raise ValueError(f"{error}{_where_from(split, name)}") from error
+                raise
+
+
+def _where_from(split: str, name: str) -> str:
+    """Returns what to do where a file is not there."""
+    if split == "train":
+        return "; data/README.md says how to get the corpora of the experiments"
+    made = "; mt split takes validation and test sets out of a corpus"
+    return f"{made}, and '~data.valid.{name}' trains without validation" if split == "valid" else made
 
 
 def check_corpus(config: CorpusConfig, data: DataConfig, name: str) -> None:

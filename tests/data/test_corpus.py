@@ -285,3 +285,16 @@ def test_dataset_folders(tmp_path, monkeypatch) -> None:
         assert Path(name).name in error_of(check, CorpusConfig(dataset=str(folder)))
     (tmp_path / "nothing").mkdir()
     assert "cannot be loaded" in error_of(check, CorpusConfig(dataset=str(tmp_path / "nothing")))
+
+
+@pytest.mark.parametrize(
+    ("split", "remedy"),
+    [
+        ("train", "data/README.md says how to get the corpora of the experiments"),
+        ("valid", "mt split takes validation and test sets out of a corpus, and '~data.valid.a' trains without"),
+        ("test", "mt split takes validation and test sets out of a corpus"),
+    ],
+)
+def test_a_missing_file_comes_with_a_remedy(split, remedy):
+    with pytest.raises(ValueError, match=rf"^data.{split}.a.path=no.tsv: No such file or directory; {remedy}"):
+        check_corpora(DataConfig(**{split: {"a": CorpusConfig(path="no.tsv")}}))
