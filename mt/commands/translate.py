@@ -158,6 +158,9 @@ def translate(
     settings = changed(load_decode(run), beam_size, length_penalty, no_repeat_ngram_size, decode or [], tags)
     if not is_export(run) and (warning := missing_tags(load_config(run).data, settings.tags)):
         print(f"warning: {warning}", file=sys.stderr)
+    for given in text or ():
+        if _is_file(given):
+            print(f"warning: {given} is translated as text; --input {given} translates the file", file=sys.stderr)
     terms = Glossary.read(glossary) if glossary else None
 
     def guide(source: str) -> Guidance:
@@ -225,6 +228,13 @@ def _write_in_parts(
         identity += repr([(name, found.st_size, found.st_mtime_ns) for name, found in files])
         share = Share(group.rank, group.world_size)
         write_in_parts(job, output, lambda: load(device), way, identity, share, group.wait)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # longer than a name may be; a NUL character
+        return False
 
 
 def _lines(text: list[str] | None, input: Path | None) -> Iterator[str]:

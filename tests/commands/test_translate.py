@@ -70,6 +70,14 @@ def test_a_closed_standard_input_is_told(run_dir, monkeypatch, capsys):
     assert capsys.readouterr().err == "error: standard input is closed: give TEXT or --input FILE\n"
 
 
+def test_a_files_name_given_as_text_is_told(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "film.srt").write_text("the ox\n")
+    code, out, err = run_mt("translate", run_dir, str(tmp_path / "film.srt"), "the ox", "x" * 5000)
+    assert code == 0 and out.count(b"\n") == 3
+    assert f"film.srt is translated as text; --input {tmp_path}/film.srt translates the file" in err
+    assert err.count("is translated as text") == 1
+
+
 @pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(run_dir, tmp_path):
     reader, writer = os.pipe()
