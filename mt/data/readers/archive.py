@@ -27,7 +27,8 @@ def archive_pairs(file: BinaryIO, name: str, sides: Sides, readers: dict[str, Re
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise ValueError(f"{name}: is no zip archive that can be read ({reason(error)})") from error
     with archive:
-        names = sorted(info.filename for info in archive.infolist() if not info.is_dir())
+        # a folder ends in /; is_dir() would fail where a damaged archive has a member without a name
+        names = sorted(member for member in archive.namelist() if member and not member.endswith("/"))
         names = [member for member in names if not PurePosixPath(member).name.lower().startswith(_NO_TEXTS)]
         two = _two_texts(names, name, sides)
         known = [member for member in names if suffixes(member) in ((suffix, "") for suffix in readers)]

@@ -85,3 +85,10 @@ def test_the_sentences_of_tatoeba(tmp_path) -> None:
         pytest.skip("the archive is not there")
     found = pairs(path)
     assert len(found) == 169_813 and found[0] == ("Hi.", "Hallo!")
+
+
+def test_a_member_without_a_name_is_none_of_the_texts(tmp_path) -> None:
+    path = archive(tmp_path, {"a.de-en.en": "tea\n", "a.de-en.de": "Tee\n", "x": "nothing"})
+    path.write_bytes(path.read_bytes().replace(b"x" + b"PK\5\6", b"\0" + b"PK\5\6"))  # in the list of members
+    assert zipfile.ZipFile(path).namelist()[-1] == ""
+    assert pairs(path) == [("tea", "Tee")]
