@@ -159,11 +159,6 @@ def _batches(buffer: pa.Buffer) -> list[pa.RecordBatch]:
     return [file.get_batch(i) for i in range(file.num_record_batches)]
 
 
-def batches_of(path: Path) -> list[pa.RecordBatch]:
-    """Returns the rows of a shard."""
-    return _batches(_mapped(path))
-
-
 def gather(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns the given spans of `words`, one after the other: [sum of lengths]."""
     ends = np.cumsum(lengths, dtype=np.int64)
@@ -271,23 +266,64 @@ def _write(
     places = {name: f"data.{split}.{name}" for name in corpora}
     cleaners = {name: cleaner and cleaner.of(corpus, places[name]) for name, corpus in corpora.items()}
     encoder = ShardEncoders([_encoder(own, data, tokenizers) for own in cleaners.values()])
-    content, dropped, repaired = ContentHash(), Counter(), Counter()
-    shards: dict[str, int] = {}
-    done = 0
+    written = ShardsWritten(folder)
     for record in _encoded(_cut(folder, corpora, data, cleaners, places, counts), encoder, data.processes):
-        shards[record.name] = record.pairs
-        dropped, repaired, done = dropped + record.dropped, repaired + record.repaired, done + record.pairs
-        for rows in batches_of(folder / f"{record.name}.arrow"):
-            content.add(rows)
+        written.add(record)
         if progress is not None:
-            progress(done + dropped.total() + counts.total())
-    dropped += counts
-    if done == 0:
-        raise ValueError(nothing_left(split, dropped))
-    sizes = {name: _pairs_of(number, shards) for number, name in enumerate(corpora)}
+            progress(written.pairs + written.dropped.total() + counts.total())
+    written.dropped += counts
+    if written.pairs == 0:
+        raise ValueError(nothing_left(split, written.dropped))
+    sizes = {name: _pairs_of(number, written.shards) for number, name in enumerate(corpora)}
     if cleaner is not None:
-        repaired += cleaner.repaired  # by steps that were taken here
-    write_metadata(folder, content, sizes, shards, dropped, repaired, tokenizers)
+        written.repaired += cleaner.repaired  # by steps that were taken here
+    written.finish(sizes, tokenizers)
+
+
+class ShardsWritten:
+    """Shards of a folder, in order, and what they hold together; `finish` makes an encoded corpus of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.shards: dict[str, int] = {}  # pairs by name
+        self.dropped: Counter[str] = Counter()
+        self.repaired: Counter[str] = Counter()
+        self._content = ContentHash()
+
+    @property
+    def pairs(self) -> int:
+        """Returns how many pairs all shards have."""
+        return sum(self.shards.values())
+
+    def add(self, record: ShardRecord) -> None:
+        """Takes a shard into account, which is on disk whole."""
+        self.shards[record.name] = record.pairs
+        self.dropped, self.repaired = self.dropped + record.dropped, self.repaired + record.repaired
+        for rows in _batches(_mapped(self.folder / f"{record.name}.arrow")):
+            self._content.add(rows)
+
+    def finish(self, corpora: dict[str, int], tokenizers: TokenizerPair) -> None:
+        """Writes metadata.json, with which the folder is an encoded corpus, in place of the shards' records.
+
+        corpora: pairs of each by its name.
+        """
+        metadata = {
+            "format_version": FORMAT_VERSION,
+            "fingerprint": self._content.hexdigest(),
+            "tokenizer_fingerprint": tokenizers.fingerprint,
+            "pairs": self.pairs,
+            "corpora": corpora,
+            "shards": self.shards,
+            "ids_dtype": ids_dtype(tokenizers).name,
+            "dropped": dict(self.dropped),
+            "repaired": dict(self.repaired),
+        }
+        with open(self.folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
+            json.dump(metadata, file, ensure_ascii=False, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        for name in self.shards:
+            (self.folder / f"{name}.json").unlink()
 
 
 def _encoder(cleaner: Cleaner | None, data: DataConfig, tokenizers: TokenizerPair) -> ShardEncoder:
@@ -298,38 +334,6 @@ def _encoder(cleaner: Cleaner | None, data: DataConfig, tokenizers: TokenizerPai
     if cleaner is None:
         return ShardEncoder(data, tokenizers, None, clean=False)
     return ShardEncoder(cleaner.data, tokenizers, cleaner.data.cleaning, not cleaner.remembers)
-
-
-def write_metadata(
-    folder: Path,
-    content: ContentHash,
-    corpora: dict[str, int],
-    shards: dict[str, int],
-    dropped: Counter[str],
-    repaired: Counter[str],
-    tokenizers: TokenizerPair,
-) -> None:
-    """Writes metadata.json, with which a folder of shards is an encoded corpus, in place of the shards' records.
-
-    corpora, shards: pairs of each by its name.
-    """
-    metadata = {
-        "format_version": FORMAT_VERSION,
-        "fingerprint": content.hexdigest(),
-        "tokenizer_fingerprint": tokenizers.fingerprint,
-        "pairs": sum(shards.values()),
-        "corpora": corpora,
-        "shards": shards,
-        "ids_dtype": ids_dtype(tokenizers).name,
-        "dropped": dict(dropped),
-        "repaired": dict(repaired),
-    }
-    with open(folder / "metadata.json", "w", encoding="utf-8", newline="") as file:
-        json.dump(metadata, file, ensure_ascii=False, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    for name in shards:
-        (folder / f"{name}.json").unlink()
 
 
 def _cut(

@@ -7,7 +7,6 @@ from the place where it begins, so that a place is all that has to be saved.
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,11 +15,11 @@ from typing import Any
 from mt.config import DataConfig
 from mt.data.clean import Pair
 from mt.data.corpus import corpus_fingerprint
-from mt.data.encoded import EncodedCorpus, batches_of, cache_key, write_metadata
+from mt.data.encoded import EncodedCorpus, ShardsWritten, cache_key
 from mt.data.own_settings import own_settings
 from mt.data.readers.dataset import load_rows, place_of, stream_batches
 from mt.data.readers.rows import row_pair
-from mt.data.shards import ContentHash, ShardEncoder, cut_into_shards
+from mt.data.shards import ShardEncoder, cut_into_shards
 from mt.data.sides import Sides
 from mt.tokenizer import TokenizerPair
 
@@ -126,16 +125,10 @@ class Strand:
         folder = self.folder / f"{place.part:08d}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        shards, dropped, repaired, content = {}, Counter(), Counter(), ContentHash()
-        reading = _Reading(place)
+        written, reading = ShardsWritten(folder), _Reading(place)
         for shard in cut_into_shards(self._pairs(reading), folder, "00"):
-            record = self._encoder(shard)
-            shards[record.name] = record.pairs
-            dropped, repaired = dropped + record.dropped, repaired + record.repaired
-            for rows in batches_of(folder / f"{record.name}.arrow"):
-                content.add(rows)
-        corpora = {self.corpus.name: sum(shards.values())}
-        write_metadata(folder, content, corpora, shards, dropped, repaired, self.corpus.tokenizers)
+            written.add(self._encoder(shard))
+        written.finish({self.corpus.name: written.pairs}, self.corpus.tokenizers)
         state = {"key": self.corpus.key, "place": asdict(place), "following": asdict(reading.following)}
         (folder / _PLACE).write_text(json.dumps(state), encoding="utf-8")
         return Part(EncodedCorpus(folder), place, reading.following)

@@ -66,24 +66,11 @@ class PartStream(BatchStream):
     `places` are those of the strands, of which this rank's follow the last window.
     """
 
-    def __init__(
-        self,
-        corpus: StreamedCorpus,
-        tokenizers: TokenizerPair,
-        config: TrainConfig,
-        batches_per_update: int,
-        rank: int = 0,
-        world_size: int = 1,
-        on_gpu: bool = False,
-        repeating_shapes: bool = False,
-    ) -> None:
+    def _open(self, corpus: StreamedCorpus, tokenizers: TokenizerPair, config: TrainConfig) -> None:
+        self._tokenizers, self._all_settings = tokenizers, config  # of the makers, one a part
         self._running: dict[int, _Running] = {}
         self._encoding = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parts")
         self._restored: list[Place] = []
-        super().__init__(corpus, tokenizers, config, batches_per_update, rank, world_size, on_gpu, repeating_shapes)
-
-    def _open(self, corpus: StreamedCorpus, tokenizers: TokenizerPair, config: TrainConfig) -> None:
-        self._tokenizers, self._all_settings = tokenizers, config  # of the makers, one a part
 
     def restore(self, saved: list[dict[str, Any]]) -> None:
         """Takes the places of all strands; `seek` goes there. Raises ValueError where there are others now."""

@@ -125,8 +125,10 @@ def evaluate(
     config = load_config(run_dir)
     corpora = _test_corpora(config.data, run_dir, source, reference, test_set)
     kind = str(resolve_device(device))
-    scorers = _scorers([corpus for _, corpus, _ in corpora.values()], config.data, bleu_tokenizer, comet, kind)
-    scorers = dict(zip(corpora, scorers, strict=True))
+    language = config.data.target_language
+    languages = {name: corpus.target_language or language for name, (_, corpus, _) in corpora.items()}
+    by_language = {code: _Scorer(code, bleu_tokenizer, comet, kind) for code in dict.fromkeys(languages.values())}
+    scorers = {name: by_language[code] for name, code in languages.items()}
     texts = {name: read_texts(*corpus, config.data, label) for name, (label, *corpus) in corpora.items()}
     folder = run_dir / "results" if output_dir is None else Path(output_dir)
     suffix = "" if checkpoint == "best" else f".{checkpoint}"
@@ -135,10 +137,8 @@ def evaluate(
         scorers[name].check(texts[name])
     decode = decode or config.decode
     searches = {name: _search(decode, corpus, tags) for name, (_, corpus, _) in corpora.items()}
-    made_by = {
-        name: {**_made_by(run_dir, checkpoint, search, kind), "precision": precision}
-        for name, search in searches.items()
-    }
+    common = {**_made_by(run_dir, checkpoint, decode, kind), "precision": precision}
+    made_by = {name: {**common, "decode": asdict(search)} for name, search in searches.items()}
     kept = {name: kept_translations(folder, name + suffix, made_by[name], texts[name].fingerprint) for name in corpora}
     missing = [name for name in corpora if kept[name] is None]
     translator = load_translator(run_dir, device, checkpoint, decode, precision=precision) if missing else None
@@ -232,15 +232,6 @@ class _Scorer:
         if self.comet:
             sides = texts.sources, translations, texts.references[0]
             yield {**scores, "comet": score_comet(self.comet, *sides, on_gpu=self.device.startswith("cuda"))}
-
-
-def _scorers(
-    corpora: list[CorpusConfig], data: DataConfig, tokenizer: str | None, comet: str | None, device: str
-) -> list[_Scorer]:
-    """Returns what scores each corpus: by its own target language, or the run's."""
-    languages = [corpus.target_language or data.target_language for corpus in corpora]
-    found = {code: _Scorer(code, tokenizer, comet, device) for code in dict.fromkeys(languages)}
-    return [found[code] for code in languages]
 
 
 _FACTS = ("truncated_sources", "unfinished_translations", "seconds")  # of a translation, as it happened

@@ -12,8 +12,8 @@ import pytest
 
 from mt import checkpoint as folder
 from tests.slow.hosts import Hosts, Supervisor, torchrun
-from tests.training.ranks import arguments, events, finish, largest_difference, start
-from tests.training.small_runs import write_corpus
+from tests.training.ranks import arguments, events, largest_difference, run_alone
+from tests.training.small_runs import made_corpus
 
 pytestmark = pytest.mark.slow
 KILLS, STEPS, SECONDS = 20, 300, 3600
@@ -23,17 +23,13 @@ SAVING = ["trainer.save_every_steps=1", "trainer.keep_last_checkpoints=3"]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    place = tmp_path_factory.mktemp("corpus")
-    write_corpus(place, 1, {"train": 150, "valid": 9}, "")
-    return place
+    return made_corpus(tmp_path_factory, {"train": 150, "valid": 9})
 
 
 @pytest.fixture(scope="module")
 def undisturbed(corpus, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    code, output = finish(start(corpus, run_dir, 1, *SETTINGS, "trainer.accumulate_batches=2"), SECONDS)
-    assert code == 0, output
-    return run_dir
+    return run_alone(corpus, run_dir, *SETTINGS, "trainer.accumulate_batches=2", seconds=SECONDS)
 
 
 class Cluster:

@@ -47,6 +47,13 @@ def start(corpus: Path, run_dir: Path, ranks: int, *more: str) -> subprocess.Pop
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
+def run_alone(corpus: Path, run_dir: Path, *more: str, seconds: float = 120) -> Path:
+    """Returns the folder of a run of one process that went to its end, with which others are compared."""
+    code, output = finish(start(corpus, run_dir, 1, *more), seconds)
+    assert code == 0, output
+    return run_dir
+
+
 def finish(process: subprocess.Popen, seconds: float = 120) -> tuple[int, str]:
     try:
         output, _ = process.communicate(timeout=seconds)

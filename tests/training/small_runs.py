@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from mt import checkpoint as folder
 from mt.config import TrainConfig
+from mt.data.encoded import encode_corpus
 from mt.mapping import from_mapping
 from mt.training import trainer as room
 from mt.training.run import train
@@ -53,6 +54,20 @@ def settings(corpus, run_dir, **trainer):
             },
         },
     )  # fmt: skip
+
+
+def made_corpus(tmp_path_factory, counts):
+    """Returns the folder of a corpus for a module's tests, as write_corpus makes it, without final stops."""
+    place = tmp_path_factory.mktemp("corpus")
+    write_corpus(place, 1, counts, "")
+    return place
+
+
+def trained(config):
+    """Trains; returns the settings, and the run's tokenizers and encoded training corpus."""
+    train(config, [])
+    tokenizers = folder.load_tokenizers(folder.Path(config.run_dir))
+    return config, tokenizers, encode_corpus(config.data.train, config.data, tokenizers)
 
 
 def final_tensors(run_dir):

@@ -9,26 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.ranks import children, events, finish, largest_difference, pid_of_rank, start, wait_for_step
-from tests.training.small_runs import write_corpus
+from tests.training.ranks import (
+    children,
+    events,
+    finish,
+    largest_difference,
+    pid_of_rank,
+    run_alone,
+    start,
+    wait_for_step,
+)
+from tests.training.small_runs import made_corpus
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the ranks in /proc")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    place = tmp_path_factory.mktemp("corpus")
-    write_corpus(place, 1, {"train": 150, "valid": 9, "tiny": 3}, "")
-    return place
+    return made_corpus(tmp_path_factory, {"train": 150, "valid": 9, "tiny": 3})
 
 
 @pytest.fixture(scope="module")
 def alone(corpus, tmp_path_factory):
     """The run of one process that the others are compared with: accumulation, dropout, a moving average."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
-    code, output = finish(start(corpus, run_dir, 1, "trainer.accumulate_batches=4", "trainer.ema_decay=0.9"))
-    assert code == 0, output
-    return run_dir
+    return run_alone(corpus, run_dir, "trainer.accumulate_batches=4", "trainer.ema_decay=0.9")
 
 
 def test_two_ranks_equal_one_process(corpus, alone, tmp_path):

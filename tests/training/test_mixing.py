@@ -20,7 +20,7 @@ from mt.training.validation import chosen_pairs
 from mt.translation.evaluate import evaluate
 from mt.translation.sampling import Sampling
 from mt.translation.translator import load_translator
-from tests.training.small_runs import WORDS, assert_same, final_tensors, settings, train_until, write_corpus
+from tests.training.small_runs import WORDS, assert_same, final_tensors, settings, train_until, trained, write_corpus
 
 EVERYTHING = AugmentationConfig(0.2, 0.2, 0.3, 0.3, 0.3, 0.5)
 
@@ -48,9 +48,7 @@ def mixed(place, run_dir, **trainer):
 @pytest.fixture(scope="module")
 def encoded(corpora, tmp_path_factory):
     config = mixed(corpora, tmp_path_factory.mktemp("runs") / "run", max_steps=1)
-    train(config, [])
-    tokenizers = folder.load_tokenizers(folder.Path(config.run_dir))
-    return config, tokenizers, encode_corpus(config.data.train, config.data, tokenizers)
+    return trained(config)
 
 
 def stream(encoded, config=None, batches_per_update=2, rank=0, world_size=1, prefetch_updates=0):

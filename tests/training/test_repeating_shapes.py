@@ -9,10 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch._dynamo.testing import CompileCounter
 
-from mt import checkpoint as folder
 from mt.config import ModelConfig
 from mt.data.batch import DEAD_TOKENS, collate, nothing_asked, pack, repeating_stream_tokens
-from mt.data.encoded import encode_corpus
 from mt.model import attention
 from mt.model.attention import LARGEST_ERROR, attend_explicit, attend_padded, attend_varlen, varlen_error
 from mt.model.dropout import Dropout, seed_dropout
@@ -21,10 +19,9 @@ from mt.model.transformer import Transformer
 from mt.training import trainer as room
 from mt.training.distributed import Group
 from mt.training.loss import PairLoss
-from mt.training.run import train
 from mt.training.stream import BatchStream
 from tests.model.varlen_on_cpu import register
-from tests.training.small_runs import settings
+from tests.training.small_runs import settings, trained
 
 register()
 
@@ -138,9 +135,7 @@ def test_pieces_of_a_filled_batch_count_real_tokens():
 @pytest.fixture(scope="module")
 def prepared(corpus, tmp_path_factory):
     config = settings(corpus, tmp_path_factory.mktemp("runs") / "run", max_steps=1)
-    train(config, [])
-    tokenizers = folder.load_tokenizers(folder.Path(config.run_dir))
-    return config, tokenizers, encode_corpus(config.data.train, config.data, tokenizers)
+    return trained(config)
 
 
 @pytest.fixture

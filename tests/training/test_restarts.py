@@ -11,14 +11,12 @@ from mt.training.distributed import joined
 from mt.training.resume import locked
 from mt.training.run import train
 from mt.training.stream import BatchStream
-from tests.training.small_runs import settings, write_corpus
+from tests.training.small_runs import made_corpus, settings
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    place = tmp_path_factory.mktemp("corpus")
-    write_corpus(place, 1, {"train": 150, "valid": 9}, "")
-    return place
+    return made_corpus(tmp_path_factory, {"train": 150, "valid": 9})
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,13 @@ import yaml
 
 from mt import checkpoint as folder
 from mt.config import TrainConfig
-from mt.data.encoded import encode_corpus
 from mt.mapping import from_mapping
 from mt.tensors import find_not_finite
 from mt.training.optim import Optimizer
 from mt.training.resume import locked
 from mt.training.run import train
 from mt.training.stream import BatchStream
-from tests.training.small_runs import assert_same, final_tensors, settings, train_until
+from tests.training.small_runs import assert_same, final_tensors, settings, train_until, trained
 
 
 def events(run_dir, kind):
@@ -34,9 +33,7 @@ def messages(run_dir):
 @pytest.fixture(scope="module")
 def encoded(corpus, tmp_path_factory):
     config = settings(corpus, tmp_path_factory.mktemp("runs") / "run", max_steps=1)
-    train(config, [])
-    tokenizers = folder.load_tokenizers(config.run_dir and folder.Path(config.run_dir))
-    return config, tokenizers, encode_corpus(config.data.train, config.data, tokenizers)
+    return trained(config)
 
 
 def stream(encoded, prefetch_updates=0, batches_per_update=1, rank=0, world_size=1):

@@ -14,8 +14,8 @@ from mt.model.transformer import Transformer
 from mt.tensors import fill, own_part, own_rows
 from mt.training.loss import PairLoss
 from mt.translation.translator import load_translator
-from tests.training.ranks import events, finish, largest_difference, start, wait_for_step, weights
-from tests.training.small_runs import write_corpus
+from tests.training.ranks import events, finish, largest_difference, run_alone, start, wait_for_step, weights
+from tests.training.small_runs import made_corpus
 
 SHAPE = ModelConfig(d_model=16, d_ff=32, n_heads=2, encoder_layers=2, decoder_layers=2, dropout=0.2)
 SECONDS = 3600  # that a run may take on a machine that does other things
@@ -68,9 +68,7 @@ def test_settings_that_do_not_go_together_are_refused(other):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    place = tmp_path_factory.mktemp("corpus")
-    write_corpus(place, 1, {"train": 150, "valid": 9}, "")
-    return place
+    return made_corpus(tmp_path_factory, {"train": 150, "valid": 9})
 
 
 MORE = ["optim.optimizer=muon", "trainer.ema_decay=0.9", "model.encoder_layers=2", "model.tying=decoder"]
@@ -80,9 +78,7 @@ MORE = ["optim.optimizer=muon", "trainer.ema_decay=0.9", "model.encoder_layers=2
 def alone(corpus, tmp_path_factory):
     """The run of one process: Muon, accumulation, dropout, a moving average, tied tables."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
-    code, output = finish(start(corpus, run_dir, 1, *MORE, "trainer.accumulate_batches=4"), SECONDS)
-    assert code == 0, output
-    return run_dir
+    return run_alone(corpus, run_dir, *MORE, "trainer.accumulate_batches=4", seconds=SECONDS)
 
 
 class TestSeveralRanks:
