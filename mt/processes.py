@@ -95,6 +95,33 @@ class Processes(Generic[Job, Result]):
         return result
 
 
+class OtherWork:
+    """Measures how many cores other programs keep busy, from when it was made (on Linux; elsewhere none).
+
+    A load average would count what has just ended, such as the command before this one.
+    """
+
+    def __init__(self) -> None:
+        self._before = _clocks()
+
+    def cores(self) -> float:
+        """Returns how many cores they kept busy in the mean."""
+        seconds, all_busy, own = (now - before for now, before in zip(_clocks(), self._before, strict=True))
+        return max(all_busy - own, 0.0) / seconds if seconds > 0.5 else 0.0  # the kernel counts in hundredths
+
+
+def _clocks() -> tuple[float, float, float]:
+    """Returns seconds: of the clock, of work on all cores, of this process and those that it waited for."""
+    own = os.times()
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, file.readline().split()[1:9])
+    except (OSError, ValueError):
+        return own.elapsed, 0.0, 0.0
+    busy = (user + nice + system + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
+    return own.elapsed, busy, own.user + own.system + own.children_user + own.children_system
+
+
 def available_cores() -> int:
     """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -132,5 +132,5 @@ def _describe(error: ValidationError) -> str:
     if name == "q" and len(first["loc"]) > 1:
         reason = "must be a text or a list of texts"
     elif name == "glossary":
-        reason = "must have a text as target term for each source term"
+        reason = 'must be an object with a text as target term for each source term, such as {"china": "中国"}'
     return f"{name or 'the body'}: {reason}"

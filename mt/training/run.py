@@ -21,6 +21,7 @@ from mt.data.tags import check_tags, training_tags
 from mt.data.tokenizers import sampled_tokenizers
 from mt.model.allocator import keep_freed_memory
 from mt.model.device import resolve_device
+from mt.processes import OtherWork
 from mt.tokenizer import TokenizerPair
 from mt.training.distributed import Group, joined, local_rank, restarts
 from mt.training.fit_batch import check_fit_batch, fit_batch
@@ -49,6 +50,7 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
             "then: leave one of them out, or end torchrun itself by SIGTERM (SLURM: --signal=TERM@120)"
         )
     session_end = None if session is None else time.monotonic() + session * 60
+    others = OtherWork()
     with joined() as group:
         device = _device(config.device, group)
         check_fit_batch(config, device)
@@ -75,6 +77,8 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
                 for change in told:
                     monitor.message(f"taken from init_from: {change}")
                 trainer = _prepare(config, run_dir, device, group, found, command, monitor)
+                if device.type == "cpu" and group.world_size == 1:  # else the other ranks are the others
+                    _warn_of(others.cores(), monitor)
                 with StopRequest(session_end) as stop:
                     result = trainer.fit(monitor, stop)
                 if result.finished:  # a streamed corpus's parts, kept for going on
@@ -225,10 +229,12 @@ def _describe(trainer: Trainer, corpus: EncodedCorpus | StreamedCorpus, monitor:
     monitor.message(f"vocabulary: {tokenizers.source.size} source and {tokenizers.target.size} target pieces")
     where = str(trainer.device) if ranks == 1 else f"{ranks} ranks, this one on {trainer.device}"
     monitor.message(f"model: {parameters:,} parameters on {where}, {str(trainer.dtype).removeprefix('torch.')}")
-    busy = os.getloadavg()[0] if trainer.device.type == "cpu" and hasattr(os, "getloadavg") else 0.0
-    if busy > 0.75 * torch.get_num_threads():
+
+
+def _warn_of(busy_cores: float, monitor: Monitor) -> None:
+    if busy_cores > 0.4:
         monitor.message(
-            f"warning: this machine is busy (load {busy:.1f}): training shares its cores with other work, and a "
+            f"warning: other programs keep {busy_cores:.1f} of this machine's cores busy: training shares them, and a "
             "limit of minutes will hold fewer updates"
         )
 

@@ -26,3 +26,20 @@ def learning_rate_factor(config: OptimConfig, step: int, progress: float, d_mode
         case "linear":
             return rising * (1 - min(progress, 1.0))
     return rising
+
+
+def long_warmup(config: OptimConfig, step: int, progress: float) -> str | None:
+    """Returns a warning where more than half of the run's updates will be warm-up, judged after `step` of them.
+
+    progress: as above. None where all is well, or nothing is known yet.
+    """
+    if progress <= 0 or config.warmup_steps <= step / progress / 2:
+        return None
+    expected = step / progress
+    remedy = f"set optim.warmup_steps to a tenth of them ({math.ceil(expected / 10):,})"
+    if config.schedule == "inverse_sqrt":
+        remedy += ", and optim.schedule=linear, whose rate falls to zero at the end"
+    return (
+        f"warning: this run will make about {expected:,.0f} updates, and optim.warmup_steps={config.warmup_steps} of them "
+        f"raise the learning rate, which hardly teaches the model anything: {remedy}"
+    )

@@ -31,7 +31,7 @@ from mt.training.parts import open_stream
 from mt.training.progress import Meter, Progress, TrainResult
 from mt.training.resume import check_same_pairs
 from mt.training.saving import Saver
-from mt.training.schedule import learning_rate_factor
+from mt.training.schedule import learning_rate_factor, long_warmup
 from mt.training.sharding import of_weights, parallel, sharing_ranks
 from mt.training.signals import StopRequest
 from mt.training.validation import report, validate, validation_decode
@@ -96,6 +96,7 @@ class Trainer:
         self._most_batches = 1  # of the present update that a rank has
         self._session_start, self._seconds_before = time.monotonic(), 0.0
         self._saved_step, self._saved_seconds, self._reported_seconds = -1, 0.0, 0.0
+        self._warmup_unjudged = True
 
     def fit(self, monitor: Monitor, stop: StopRequest) -> TrainResult:
         """Returns when a limit is reached or a stop is asked for; the state is saved by then."""
@@ -190,7 +191,12 @@ class Trainer:
             "epoch": progress.epochs_done,
             "seconds": self._seconds(),
         }
-        monitor.train(progress.step, values, progress.share(self.config.trainer))
+        share = progress.share(self.config.trainer)
+        monitor.train(progress.step, values, share)
+        if self._warmup_unjudged and progress.step > 1:  # the first says little about the speed
+            self._warmup_unjudged = False
+            if warning := long_warmup(self.config.optim, progress.step, share):
+                monitor.message(warning)
 
     def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float | Tensor, float | Tensor]:
         """Returns this rank's summed loss without smoothing and the gradient norm, of a GPU as tensors.

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,10 @@ class Evaluation:
     """
 
     scores: dict[str, Score]
-    translations: list[str]
-    texts: Texts
+    translations: list[str] = field(repr=False)
+    texts: Texts = field(repr=False)
     tokenizer: str
-    record: dict[str, Any]
+    record: dict[str, Any] = field(repr=False)
     translations_file: Path
     scores_file: Path | None
     reused: bool

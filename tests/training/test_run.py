@@ -189,6 +189,14 @@ def test_a_very_long_validation_pair_has_no_part_in_the_loss(corpus, tmp_path):
     assert "data.valid: 2 of 12 pairs have a side of more than decode.max_source_tokens=100 tokens" in log
 
 
+@pytest.mark.parametrize("warmup, warnings", [(100, 1), (5, 0)])
+def test_a_run_that_ends_within_its_warm_up_says_so_once(corpus, tmp_path, warmup, warnings):
+    config = settings(corpus, tmp_path / "run", max_steps=12)
+    config.optim.warmup_steps = warmup
+    train(config, [])
+    assert (tmp_path / "run" / "log.jsonl").read_text().count("about 12 updates") == warnings
+
+
 def test_limits_and_early_stopping(corpus, tmp_path):
     by_epoch = train(settings(corpus, tmp_path / "epochs", max_steps=None, max_epochs=1.0), [])
     assert by_epoch.stopped_by == "max_epochs"

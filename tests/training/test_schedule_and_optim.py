@@ -9,7 +9,7 @@ import torch
 from mt.config import ModelConfig, OptimConfig
 from mt.model.transformer import Transformer
 from mt.training.optim import Optimizer, orthogonalise
-from mt.training.schedule import learning_rate_factor
+from mt.training.schedule import learning_rate_factor, long_warmup
 
 
 def rate(schedule, step, warmup=4000, progress=0.0, lr=5e-4, d_model=512):
@@ -29,6 +29,18 @@ def test_known_rates():
     assert rate("cosine", 5000, progress=0.5) == pytest.approx(2.5e-4)
     assert rate("constant", 9000, progress=0.9) == pytest.approx(5e-4)
     assert rate("linear", 10, warmup=0) == pytest.approx(5e-4)
+
+
+def test_a_run_that_is_mostly_warm_up_is_told():
+    config = OptimConfig(warmup_steps=4000)
+    warning = long_warmup(config, 50, 0.04)  # 1,250 updates in all
+    assert "about 1,250 updates" in warning and "optim.warmup_steps=4000" in warning and "(125)" in warning
+    assert "optim.schedule=linear" in warning
+    assert "linear" not in long_warmup(OptimConfig(warmup_steps=4000, schedule="cosine"), 50, 0.04)
+    assert long_warmup(config, 50, 50 / 7999) is not None
+    assert long_warmup(config, 50, 50 / 8001) is None
+    assert long_warmup(config, 0, 0.0) is None
+    assert long_warmup(OptimConfig(warmup_steps=0), 50, 0.9) is None
 
 
 def tiny():
