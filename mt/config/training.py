@@ -92,9 +92,7 @@ class TrainerConfig:
             "save_every_steps", "save_every_minutes",
         ):  # fmt: skip
             value = getattr(self, name)
-            require(
-                value is None or value > 0, f"trainer.{name}={value}: must be greater than 0, or null for no limit"
-            )
+            require(value is None or value > 0, f"trainer.{name}={value}: must be greater than 0, or null for no limit")
         for name in (
             "batch_tokens", "accumulate_batches", "validate_every_steps", "validate_max_sentences", "log_every_steps",
             "keep_last_checkpoints", "keep_best_checkpoints", "max_skipped_steps",

@@ -201,7 +201,10 @@ def test_wrong_bodies(client, body, reason):
         ({"max_len": -1}, "max_len: there is no such parameter"),
         ({"q": "x" * 10_001}, "Invalid request: request (10001) exceeds text limit (10000)"),
         ({"q": ["a"] * 501}, "Invalid request: request (501) exceeds batch limit (500)"),
-        ({"glossary": {"tea": 3}}, "glossary: must be an object with a text as target term for each source term, such as {\"china\": \"中国\"}"),
+        (
+            {"glossary": {"tea": 3}},
+            'glossary: must be an object with a text as target term for each source term, such as {"china": "中国"}',
+        ),
         ({"glossary": {"tea": " "}}, "glossary: a term is empty"),
         ({"q": "a b c d e", "glossary": dict(zip("abcde", "ABCDE", strict=True))}, "glossary: a sentence has 5 of its"),
         ({"stream": True, "q": ["a"]}, "stream: is for one text"),
