@@ -29,6 +29,7 @@ import yaml
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from mt import durable
 from mt.config import TrainConfig
 from mt.mapping import from_mapping, known_keys, read_json, to_mapping
 from mt.tensors import (
@@ -73,16 +74,16 @@ def create_run(
         raise ValueError(f"run_dir={run_dir}: holds a run; resume=true continues it, another run_dir starts anew")
     (run_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     tokenizers.save(run_dir / TOKENIZER)
-    _sync_files(run_dir / TOKENIZER)
+    durable.sync_files(run_dir / TOKENIZER)
     record = {**versions(), "command": command, "corpora": corpora or {}, "run": uuid.uuid4().hex}
-    _write(run_dir / VERSIONS, _to_json(record))
+    durable.write(run_dir / VERSIONS, durable.to_json(record))
     update_config(run_dir, config)
 
 
 def update_config(run_dir: Path, config: TrainConfig) -> None:
     """Replaces the settings of a run, which a resumed session may change."""
     text = yaml.safe_dump(to_mapping(config), allow_unicode=True, sort_keys=False)
-    _write(run_dir / CONFIG, text.encode())
+    durable.write(run_dir / CONFIG, text.encode())
 
 
 def read_record(run_dir: Path) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def save_checkpoint(
     folder = run_dir / CHECKPOINTS
     final = folder / (name or f"step_{step:08d}")
     temporary, replaced = folder / f".tmp-{final.name}", folder / f".old-{final.name}"
-    content = json.loads(_to_json({**state, "step": step, "format": FORMAT, "versions": versions()}))
+    content = json.loads(durable.to_json({**state, "step": step, "format": FORMAT, "versions": versions()}))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _remove_unfinished(final)
@@ -182,17 +183,17 @@ def save_checkpoint(
         if training is not None:
             content["sha256"][TRAINING] = save_tensors(temporary / TRAINING, training)
         content["sha256"][STATE] = _state_sha256(content)
-        _write_new(temporary / STATE, _to_json(content))
+        durable.write_new(temporary / STATE, durable.to_json(content))
         for file in temporary.iterdir():  # safetensors makes files that only their owner can read
             shutil.copymode(temporary / STATE, file)
-        _sync_files(temporary)
+        durable.sync_files(temporary)
         if os.path.lexists(final):
             os.replace(final, replaced)
         os.replace(temporary, final)
-        _sync(folder)
-        _remove(replaced)
+        durable.sync(folder)
+        durable.remove(replaced)
     except (OSError, SafetensorError) as error:
-        _remove(temporary)
+        durable.remove(temporary)
         raise OSError(f"{final}: not saved ({one_line(error)}); earlier checkpoints are untouched") from error
     return final
 
@@ -209,16 +210,8 @@ def _remove_unfinished(final: Path) -> None:
     temporary, replaced = final.with_name(f".tmp-{final.name}"), final.with_name(f".old-{final.name}")
     if os.path.lexists(replaced) and not os.path.lexists(final):  # killed between the two renames
         os.replace(replaced, final)
-    _remove(replaced)
-    _remove(temporary)
-
-
-def _remove(path: Path) -> None:
-    """Removes a file, a link or a folder, as far as that can be done."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    elif os.path.lexists(path):
-        path.unlink()
+    durable.remove(replaced)
+    durable.remove(temporary)
 
 
 def list_checkpoints(run_dir: Path) -> list[Path]:
@@ -249,7 +242,7 @@ def newest_readable(run_dir: Path) -> Path | None:
 def point(run_dir: Path, name: str, checkpoint: Path) -> None:
     """Makes `name` (best or last) mean this checkpoint."""
     assert checkpoint.parent == run_dir / CHECKPOINTS
-    _write(run_dir / CHECKPOINTS / f"{name}.json", _to_json({"checkpoint": checkpoint.name}))
+    durable.write(run_dir / CHECKPOINTS / f"{name}.json", durable.to_json({"checkpoint": checkpoint.name}))
 
 
 def is_pointed(run_dir: Path, name: str) -> bool:
@@ -308,7 +301,7 @@ def rotate(run_dir: Path, keep_last: int, keep_best: int = 0, metric: str = "los
     for checkpoint in states.keys() - set(kept):  # renamed first: a kill never leaves half of one under its own name
         doomed = folder / f".tmp-{checkpoint.name}"
         os.replace(checkpoint, doomed)
-        _remove(doomed)
+        durable.remove(doomed)
 
 
 def read_states(run_dir: Path) -> dict[Path, dict[str, Any]]:
@@ -395,43 +388,3 @@ def load_weights(model: nn.Module, checkpoint: Path) -> None:
         others = checkpoint_names(checkpoint.parents[1])
         raise ValueError(f"{file}: {name} holds NaN or infinity; use another checkpoint: {others}")
     copy_weights(model, weights, str(file))
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Writes a file under a temporary name and renames it: readers see the old content or the new, never a part."""
-    temporary = file.with_name(f".tmp-{file.name}")
-    _write_new(temporary, content)
-    os.replace(temporary, file)
-    _sync(file.parent)
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    try:
-        with file.open("wb") as output:
-            output.write(content)
-            output.flush()
-            os.fsync(output.fileno())
-    except OSError as error:  # a full disk does not tell which file
-        raise OSError(error.errno, error.strerror, str(file)) from error
-
-
-def _sync_files(folder: Path) -> None:
-    for file in folder.iterdir():
-        _sync(file)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
-    if os.name == "nt":  # Windows cannot open a folder, and flushes on close
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _to_json(value: Any) -> bytes:
-    # backslashreplace: a file name that is no UTF-8 reaches us as lone surrogates, and \udc80 is how JSON spells those
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", errors="backslashreplace")

@@ -12,7 +12,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room may import rooms of a lower level, and itself; rooms of one level do not know each other.
 LEVELS = [
-    {"config", "languages", "mapping", "processes", "rows", "threads", "versions", "tensors"},
+    {"config", "durable", "languages", "mapping", "processes", "rows", "threads", "versions", "tensors"},
     {"tokenizer", "model", "evaluation", "documents"},
     {"data", "checkpoint"},
     {"translation", "averaging"},

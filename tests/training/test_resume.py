@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from mt import checkpoint as folder
+from mt import durable
 from mt.config import TrainConfig
 from mt.mapping import from_mapping
 from mt.tensors import find_not_finite
@@ -316,7 +317,7 @@ def test_a_second_process_is_refused(corpus, tmp_path):
 @pytest.mark.parametrize("at", ["tokenizer", "versions.json", ".tmp-config.yaml"])
 def test_a_kill_while_the_run_is_made_leaves_a_folder_that_can_be_used(corpus, tmp_path, at):
     config = settings(corpus, tmp_path / "run", max_steps=2)
-    write, order = folder._write_new, {"tokenizer": "versions.json", "versions.json": "config.yaml"}
+    write, order = durable.write_new, {"tokenizer": "versions.json", "versions.json": "config.yaml"}
     with pytest.MonkeyPatch.context() as patch:
 
         def killed(file, content):
@@ -327,7 +328,7 @@ def test_a_kill_while_the_run_is_made_leaves_a_folder_that_can_be_used(corpus, t
                 raise KeyboardInterrupt
             write(file, content)
 
-        patch.setattr(folder, "_write_new", killed)
+        patch.setattr(durable, "write_new", killed)
         with pytest.raises(KeyboardInterrupt):
             train(config, [])
     assert (tmp_path / "run" / at).exists() and not folder.is_run(tmp_path / "run")
