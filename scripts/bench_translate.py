@@ -131,12 +131,19 @@ def measure(arguments: argparse.Namespace, exports: Path) -> dict[str, float]:
 
 def make_exports(arguments: argparse.Namespace, exports: Path) -> None:
     from mt.export.export import Request, export
+    from mt.export.transformers_model import check_fits_transformers
 
     wanted = {
         "float32": ("ctranslate2", "float32"),
         "int8": ("ctranslate2", "int8"),
         "transformers": ("transformers", None),
     }
+    if "transformers" in arguments.entries:
+        try:
+            check_fits_transformers(load_config(arguments.run).model)
+        except ValueError as problem:
+            print(f"left out: {problem}", file=sys.stderr)
+            arguments.entries.remove("transformers")
     for name, (to, quantization) in wanted.items():
         if to != "transformers" or "transformers" in arguments.entries:
             export(
@@ -147,9 +154,9 @@ def make_exports(arguments: argparse.Namespace, exports: Path) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    results: dict[str, list[dict[str, float]]] = {entry: [] for entry in arguments.entries}
     with tempfile.TemporaryDirectory() as folder:
         make_exports(arguments, Path(folder))
+        results: dict[str, list[dict[str, float]]] = {entry: [] for entry in arguments.entries}
         environment = os.environ | {"OMP_NUM_THREADS": str(arguments.threads)}
         for _ in range(arguments.rounds):
             for entry in arguments.entries:
@@ -171,7 +178,7 @@ if __name__ == "__main__":
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--entries", nargs="+", choices=ENTRIES, default=ENTRIES)
+    parser.add_argument("--entries", nargs="+", choices=ENTRIES, default=[*ENTRIES])
     parser.add_argument("--entry", help=argparse.SUPPRESS)
     parser.add_argument("--exports", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
