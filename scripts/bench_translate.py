@@ -130,6 +130,7 @@ def measure(arguments: argparse.Namespace, exports: Path) -> dict[str, float]:
 
 
 def make_exports(arguments: argparse.Namespace, exports: Path) -> None:
+    from mt.checkpoint import load_config
     from mt.export.export import Request, export
     from mt.export.transformers_model import check_fits_transformers
 
