@@ -141,15 +141,24 @@ def _messages(rank: int, ranks: int, parameters: int, place: str) -> None:
     dist.destroy_process_group()
 
 
-def measure_training(ranks: int, place: Path, settings: list[str]) -> tuple[float, int]:
-    """Returns the median tokens a second of all ranks, of one thread each, and the parameters of the model."""
+def measure_training(ranks: int, place: Path, settings: list[str], beside: int = 0) -> tuple[float, int]:
+    """Returns the median tokens a second of all ranks, of one thread each, and the parameters of the model.
+
+    beside: so many trainings of the same kind run at the same time, and know nothing of one another.
+    """
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     command = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "mt", "train", *settings]
-    run_dir = place / f"run{ranks}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run([*command, f"run_dir={run_dir}"], env=environment, stderr=subprocess.PIPE, text=True)
-    if ended.returncode:
-        sys.exit(f"training by {ranks} processes ended with {ended.returncode}:\n{ended.stderr[-2000:]}")
+    folders = [place / f"run{ranks}_{beside}_{number}" for number in range(beside + 1)]
+    started = [
+        subprocess.Popen([*command, f"run_dir={folder}"], env=environment, stderr=subprocess.PIPE, text=True)
+        for folder in folders
+    ]
+    for process in started:
+        _, errors = process.communicate()
+        if process.returncode:
+            sys.exit(f"training by {ranks} processes ended with {process.returncode}:\n{errors[-2000:]}")
+    run_dir = folders[0]
     events = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
     rates = [event["tokens_per_second"] for event in events if event["event"] == "train"]
     described = next(e["text"] for e in events if e["event"] == "message" and e["text"].startswith("model: "))
@@ -173,15 +182,18 @@ def measure(updates: int, batch_tokens: int, model: str) -> None:
             "trainer.tensorboard=false", "trainer.save_every_minutes=null", f"trainer.validate_every_steps={10**6}",
         ]  # fmt: skip
         one, parameters = measure_training(1, place, settings)
+        beside, _ = measure_training(1, place, settings, beside=1)
         two, _ = measure_training(2, place, settings)
         bytes_per_second, hop_seconds = measure_messages(2, parameters)
-    machine = Machine(one, bytes_per_second, bytes_per_second, 2, hop_seconds, overlap=0.0)
+    machine = Machine(beside, bytes_per_second, bytes_per_second, 2, hop_seconds, overlap=0.0)
     run = Run(parameters, 2 * batch_tokens)
     said = predict(run, machine, 2)
     print(f"parameters {parameters:,}, batch_tokens {batch_tokens}, {updates} updates, one thread a process")
     print(f"measured: 1 process {one:,.0f} tokens/s, 2 processes {two:,.0f}: efficiency {two / one / 2:.1%}")
+    print(f"measured: 1 process beside another that it knows nothing of {beside:,.0f} tokens/s: {beside / one:.1%}")
+    print(f"measured: 2 processes together beside two that know nothing of each other: {two / beside / 2:.1%}")
     print(f"measured: all-reduce {bytes_per_second / 1e6:,.0f} MB/s a rank, small message {hop_seconds * 1e6:,.0f} us")
-    print(f"measured: share of an update in which a rank does not compute {1 - two / one / 2:.1%}")
+    print(f"measured: share of an update in which a rank does not compute {1 - two / beside / 2:.1%}")
     for name, with_overlap in (("no overlap", machine), ("all overlap", replace(machine, overlap=1.0))):
         said = predict(run, with_overlap, 2)
         print(
