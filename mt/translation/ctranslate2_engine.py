@@ -28,7 +28,9 @@ from mt.translation.lines import LineTranslator, longest_output
 
 PATIENCE = 1.0  # finished hypotheses that a search waits for, as a multiple of beam_size
 LIST_PATIENCE = 4.0
-AT_ONCE = 500  # sources given to CTranslate2 together, which batches them; progress is told between
+AT_ONCE = 2000  # sources given to CTranslate2 together, which batches them; progress is told between
+# so that a thread that is done early does not wait for long, and no batch is too small to be fast
+BATCHES_A_THREAD, LEAST_BATCH_TOKENS = 4, 512
 EXHAUSTIVE = 1e6  # more than there can be: each sentence is searched up to its longest output
 OURS_ALONE = "coverage_penalty", "repetition_penalty", "beam_groups", "min_length_ratio"  # settings of our own search
 RECORD = "export.json"  # what mt export writes into a folder, and knows it by
@@ -100,9 +102,10 @@ class CTranslate2Translator(LineTranslator):
         patience = self._patience if n_best == 1 else max(self._patience, LIST_PATIENCE)
         # all: those that ended can be worse than unfinished ones; 1: CTranslate2 may end when its best one has ended
         wanted = 1 if patience == PATIENCE or beam == 1 else round(beam * patience)
+        share = sum(map(len, sources)) // (BATCHES_A_THREAD * self._engine.num_translators)
         results = self._engine.translate_batch(
             sources,
-            max_batch_size=max(1, decode.batch_tokens // beam),
+            max_batch_size=max(1, min(decode.batch_tokens // beam, max(share, LEAST_BATCH_TOKENS))),
             batch_type="tokens",
             beam_size=beam,
             patience=1 if beam == 1 else patience,
