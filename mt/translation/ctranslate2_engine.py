@@ -29,8 +29,8 @@ from mt.translation.lines import LineTranslator, longest_output
 PATIENCE = 1.0  # finished hypotheses that a search waits for, as a multiple of beam_size
 LIST_PATIENCE = 4.0
 AT_ONCE = 2000  # sources given to CTranslate2 together, which batches them; progress is told between
-# so that a thread that is done early does not wait for long, and no batch is too small to be fast
-BATCHES_A_THREAD, LEAST_BATCH_TOKENS = 4, 512
+# most of decode.batch_tokens on a CPU: larger batches are slower, and one thread waits longer for another's
+CPU_BATCH_TOKENS = 2560
 EXHAUSTIVE = 1e6  # more than there can be: each sentence is searched up to its longest output
 OURS_ALONE = "coverage_penalty", "repetition_penalty", "beam_groups", "min_length_ratio"  # settings of our own search
 RECORD = "export.json"  # what mt export writes into a folder, and knows it by
@@ -102,10 +102,10 @@ class CTranslate2Translator(LineTranslator):
         patience = self._patience if n_best == 1 else max(self._patience, LIST_PATIENCE)
         # all: those that ended can be worse than unfinished ones; 1: CTranslate2 may end when its best one has ended
         wanted = 1 if patience == PATIENCE or beam == 1 else round(beam * patience)
-        share = sum(map(len, sources)) // (BATCHES_A_THREAD * self._engine.num_translators)
+        most = CPU_BATCH_TOKENS if self._engine.device == "cpu" else decode.batch_tokens
         results = self._engine.translate_batch(
             sources,
-            max_batch_size=max(1, min(decode.batch_tokens // beam, max(share, LEAST_BATCH_TOKENS))),
+            max_batch_size=max(1, min(decode.batch_tokens, most) // beam),
             batch_type="tokens",
             beam_size=beam,
             patience=1 if beam == 1 else patience,
