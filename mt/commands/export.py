@@ -36,7 +36,7 @@ def export(
     from mt.export.export import export as export_run
 
     request = Request(run, out, to, quantization, checkpoint, license, verify, verify_sentences)
-    verification = export_run(request)
+    verification = export_run(request, lambda text: print(text, file=sys.stderr))
     for line in verification.lines():
         print(line)
     print(f"{out}: written, with a README.md to complete", file=sys.stderr)

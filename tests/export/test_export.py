@@ -67,6 +67,7 @@ def test_a_folder_for_ctranslate2(run_dir, tmp_path, run_mt):
         "verified on 20 sentences (the run's data.valid): 20 identical (100.00%), 0 differ by a tie"
     )
     assert "BLEU" in stdout and "tok:13a" in stdout
+    assert "verifying: 20 sentences" in stderr
     names = {path.name for path in out.iterdir()}
     assert names == {
         "model.bin", "config.json", "source_vocabulary.json", "target_vocabulary.json", "source.model", "target.model",

@@ -48,7 +48,7 @@ def test_argos_translate_installs_and_translates(joint, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     name, readme, found = json.loads(done.stdout.splitlines()[-1])
-    assert name == "English → German" and readme.startswith("---\nlanguage: [en, de]")
+    assert name == "English → German" and readme.startswith('---\nlanguage: ["en", "de"]')
     with zipfile.ZipFile(package) as opened:
         opened.extractall(tmp_path)
     engine = ctranslate2.Translator(str(tmp_path / "translate-en_de-1_0" / "model"), compute_type="auto")
