@@ -40,6 +40,6 @@ def long_warmup(config: OptimConfig, step: int, progress: float) -> str | None:
     if config.schedule == "inverse_sqrt":
         remedy += ", and optim.schedule=linear, whose rate falls to zero at the end"
     return (
-        f"warning: this run will make about {expected:,.0f} updates, and optim.warmup_steps={config.warmup_steps} "
+        f"warning: this run makes about {expected:,.0f} updates, and optim.warmup_steps={config.warmup_steps} "
         f"of them raise the learning rate, which hardly teaches the model anything: {remedy}"
     )

@@ -137,6 +137,8 @@ class Trainer:
         self.stream.close()
         self._settle(monitor)
         finished = stopped_by != asked_to_stop
+        if finished:
+            self._judge_warmup(monitor)
         if finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)
         elif self._saved_step < progress.step or finished != progress.finished:
@@ -191,12 +193,14 @@ class Trainer:
             "epoch": progress.epochs_done,
             "seconds": self._seconds(),
         }
-        share = progress.share(self.config.trainer)
-        monitor.train(progress.step, values, share)
-        if self._warmup_unjudged and progress.step > 1:  # the first says little about the speed
-            self._warmup_unjudged = False
-            if warning := long_warmup(self.config.optim, progress.step, share):
-                monitor.message(warning)
+        monitor.train(progress.step, values, progress.share(self.config.trainer))
+        if progress.step > 1:  # the first says little about the speed
+            self._judge_warmup(monitor)
+
+    def _judge_warmup(self, monitor: Monitor) -> None:
+        share, unjudged, self._warmup_unjudged = self.progress.share(self.config.trainer), self._warmup_unjudged, False
+        if unjudged and (warning := long_warmup(self.config.optim, self.progress.step, share)):
+            monitor.message(warning)
 
     def train_step(self, batches: list[Batch], tokens: int, monitor: Monitor) -> tuple[float | Tensor, float | Tensor]:
         """Returns this rank's summed loss without smoothing and the gradient norm, of a GPU as tensors.

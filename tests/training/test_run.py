@@ -189,9 +189,9 @@ def test_a_very_long_validation_pair_has_no_part_in_the_loss(corpus, tmp_path):
     assert "data.valid: 2 of 12 pairs have a side of more than decode.max_source_tokens=100 tokens" in log
 
 
-@pytest.mark.parametrize("warmup, warnings", [(100, 1), (5, 0)])
-def test_a_run_that_ends_within_its_warm_up_says_so_once(corpus, tmp_path, warmup, warnings):
-    config = settings(corpus, tmp_path / "run", max_steps=12)
+@pytest.mark.parametrize(("warmup", "warnings", "log_every_steps"), [(100, 1, 1), (100, 1, 50), (5, 0, 1)])
+def test_a_run_that_ends_within_its_warm_up_says_so_once(corpus, tmp_path, warmup, warnings, log_every_steps):
+    config = settings(corpus, tmp_path / "run", max_steps=12, log_every_steps=log_every_steps)
     config.optim.warmup_steps = warmup
     train(config, [])
     assert (tmp_path / "run" / "log.jsonl").read_text().count("about 12 updates") == warnings
