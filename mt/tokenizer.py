@@ -49,7 +49,8 @@ class Tokenizer:
         self.model_bytes = model_bytes
         self.fingerprint = hashlib.sha256(model_bytes).hexdigest()
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+            self._processor = sentencepiece.SentencePieceProcessor()
+            self._processor.LoadFromSerializedProto(model_bytes)  # given at birth, empty bytes are taken for no model
             self.size = self._processor.get_piece_size()
         except (RuntimeError, TypeError) as error:
             raise ValueError(f"not a SentencePiece model ({' '.join(str(error).split())})") from error

@@ -236,9 +236,10 @@ def test_fingerprint_tells_sides_apart() -> None:
 def test_missing_and_broken_files_are_named(tmp_path) -> None:
     with pytest.raises(ValueError, match="source.model: cannot read the tokenizer"):
         TokenizerPair.load(tmp_path)
-    (tmp_path / "joint.model").write_bytes(b"not a model")
-    with pytest.raises(ValueError, match="joint.model: not a SentencePiece model"):
-        TokenizerPair.load(tmp_path)
+    for content in (b"not a model", b""):  # nothing at all: SentencePiece would crash later
+        (tmp_path / "joint.model").write_bytes(content)
+        with pytest.raises(ValueError, match="joint.model: not a SentencePiece model"):
+            TokenizerPair.load(tmp_path)
 
 
 def test_spans_are_places_in_the_text_as_it_was_written() -> None:

@@ -37,7 +37,7 @@ print(json.dumps({"peak": peak, "pieces": pieces, "warnings": [str(w.message) fo
 READ_TWICE = """
 import json, statistics, sys, threading
 from pathlib import Path
-from mt.config import DataConfig, TrainConfig, TrainerConfig
+from mt.config import CorpusConfig, DataConfig, TrainConfig, TrainerConfig
 from mt.data.encoded import EncodedCorpus
 from mt.tokenizer import TokenizerPair
 from mt.training.stream import BatchStream
@@ -58,7 +58,8 @@ def pss():  # in MB, of this process and all below it: all memory, and that whic
 
 corpus, tokenizers = EncodedCorpus(Path(sys.argv[1])), TokenizerPair.load(Path(sys.argv[2]))
 trainer = TrainerConfig(prefetch_updates=int(sys.argv[3]))
-config = TrainConfig(trainer=trainer, data=DataConfig(strip_final_stop_probability=0.5))
+data = DataConfig(train={"main": CorpusConfig(path="encoded already")}, strip_final_stop_probability=0.5)
+config = TrainConfig(trainer=trainer, data=data)
 stream = BatchStream(corpus, tokenizers, config, 4)
 samples, pairs, finished = [[], []], 0, threading.Event()
 
