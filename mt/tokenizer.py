@@ -366,9 +366,11 @@ class _Job:
             needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
             if needed is None:
                 raise
+            tags = len(self.options["control_symbols"])
+            with_tags = f", {tags} tag{'s' * (tags > 1)} (data.train.NAME.tags)" if tags else ""
             raise ValueError(
                 f"tokenizer.{self.size_setting}={self.options['vocab_size']}: must be at least {needed[1]} for the "
-                f"{self.side} text's characters, 256 bytes and 4 special pieces: raise it to {needed[1]} or lower "
-                "tokenizer.character_coverage"
+                f"{self.side} text's characters, 256 bytes{with_tags} and 4 special pieces: raise it to {needed[1]} or "
+                "lower tokenizer.character_coverage"
             ) from error
         return model.getvalue()

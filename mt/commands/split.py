@@ -1,16 +1,23 @@
 """mt split: a corpus of any format -> train, validation and test sets that share no source sentence."""
 
+import errno
 import json
+import re
 import shlex
 import sys
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 SPLITS = ("train", "valid", "test")
+_OPTIONS = {
+    "corpus.source_field": "--source-field", "corpus.target_field": "--target-field", "corpus.source": "CORPUS",
+    "corpus.path": "CORPUS", "corpus.target": "TARGET",
+}  # fmt: skip
 _CORPUS = typer.Argument(metavar="CORPUS", help="A file with both sides, a folder or a pattern; or the source side.")
 _TARGET = typer.Argument(metavar="[TARGET]", help="The target side, where CORPUS is a text file of sources.")
 _FIELD = typer.Option(help="Where its texts are, as data.train.NAME.source_field says it. [default: the format's]")
@@ -52,18 +59,48 @@ def split(
     if output.exists():
         raise ValueError(f"--output={output}: is there already: remove it, or name another folder")
     check_folder(output)
-    check_corpus(config, data, "corpus")
-    counts: Counter[str] = Counter()
-    dropped: Counter[str] = Counter()
-    with new_folder(output) as folder, ExitStack() as stack:
+    counts, dropped, skipped = Counter[str](), Counter[str](), Counter[str]()
+
+    def read() -> Iterator[tuple[str, str]]:
+        skipped.clear()  # the corpus is read more than once
+        return read_corpus(config, data, "corpus", skipped)
+
+    with _naming_options(), new_folder(output) as folder, ExitStack() as stack:
+        check_corpus(config, data, "corpus")
         files = {name: stack.enter_context(open(folder / f"{name}.jsonl", "w", encoding="utf-8")) for name in SPLITS}
-        pairs = split_pairs(lambda: read_corpus(config, data, "corpus"), valid, test, seed, dropped)
+        pairs = split_pairs(read, valid, test, seed, dropped)
         for name, (source, translation) in pairs:
             row = {source_language: source, target_language: translation}
             files[name].write(json.dumps(row, ensure_ascii=False) + "\n")
             counts[name] += 1
     told = ", ".join(f"{name} {counts[name]:,}" for name in SPLITS)
     left_out = f"; left out, as other translations: {dropped.total():,}" if dropped else ""
+    left_out += "".join(f"; not read, {why}: {count:,}" for why, count in skipped.items())
     print(f"{output}: {told} pairs{left_out}", file=sys.stderr)
-    corpora = " ".join(f"data.{name}.main.path={shlex.quote(str(output / f'{name}.jsonl'))}" for name in SPLITS)
-    print_lines([f"mt train data.source_language={source_language} data.target_language={target_language} {corpora}"])
+    paths = {f"data.{name}.main.path": str(output / f"{name}.jsonl") for name in SPLITS if counts[name]}
+    settings = {"data.source_language": source_language, "data.target_language": target_language, **paths}
+    print_lines([shlex.join(["mt", "train", *(f"{key}={_quoted(value)}" for key, value in settings.items())])])
+
+
+def _quoted(value: str) -> str:
+    """Returns a value as a command line has it, where commas, brackets and the like mean something."""
+    escaped = value.replace('"', '\\"')
+    return value if re.fullmatch(r"[\w./-]*", value) else f'"{escaped}"'
+
+
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Names what the user gave, where a message names a setting; and the folder, where a disk is full."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        for setting, option in _OPTIONS.items():
+            text = text.replace(setting, option)
+        raise ValueError(text) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ValueError(
+                f"--output: cannot be written ({error.strerror}): make room, or name another disk"
+            ) from error
+        raise

@@ -9,11 +9,14 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from mt.data.xz import XzFile
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 # What a file that is damaged, or cannot be read, raises while it is unpacked.
@@ -35,7 +38,7 @@ def open_file(path: Path) -> BinaryIO:
     if compression == ".gz":
         return io.BufferedReader(gzip.open(path, "rb"))  # whose own lines come far more slowly
     if compression == ".xz":
-        return io.BufferedReader(lzma.open(path, "rb"))
+        return io.BufferedReader(XzFile(path), _BLOCK_BYTES)
     if compression == ".zst":
         import pyarrow  # which tells of a file that is cut off, and goes on where a second frame follows
 
@@ -60,6 +63,11 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[str]:
     """Yields the lines of a binary file as `read_lines` does; `name` stands in messages."""
     number = 1  # of a block's first line
     while block := file.readlines(_LINES_BYTES):
+        if number == 1 and block[0].removesuffix(b"\n").count(b"\r") > 1 and len(block) == 1:
+            raise ValueError(
+                f"{name}: is one line, with carriage returns (CR) in it: lines must end in LF or CR LF: convert the "
+                "file, as tr '\\r' '\\n' does"
+            )
         yield from _decode_block(block, name, number)
         number += len(block)
 
@@ -109,12 +117,11 @@ def files_of(path: str, setting: str, formats: Iterable[str]) -> list[Path]:
     found, formats = Path(path), tuple(formats)
     try:
         if found.is_dir():
-            files = [file for file in found.rglob("*") if suffixes(file.name)[0] in formats and file.is_file()]
-            files = [file for file in files if not any(p.startswith(".") for p in file.relative_to(found).parts)]
+            files = [file for file in _all_in(found) if suffixes(file.name)[0] in formats]
             kinds = ", ".join(formats)
             missing = f"{setting}={path}: the folder holds no file of a known format ({kinds})"
         elif not found.exists() and glob.has_magic(path):
-            files = [file for file in map(Path, glob.iglob(path, recursive=True)) if file.is_file()]
+            files = [Path(file) for file in set(glob.iglob(path, recursive=True)) if Path(file).is_file()]
             missing = f"{setting}={path}: no file fits the pattern"
         else:
             return [found]
@@ -123,6 +130,18 @@ def files_of(path: str, setting: str, formats: Iterable[str]) -> list[Path]:
     if not files:
         raise ValueError(missing)
     return sorted(files, key=lambda file: file.as_posix())
+
+
+def _all_in(folder: Path) -> Iterator[Path]:
+    """Yields the files of a folder and its folders, linked ones too, each once; hidden ones are left out."""
+    seen = set[str]()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(place)) in seen:  # a link back
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (file for name in names if not name.startswith(".") and (file := Path(place, name)).is_file())
 
 
 def check_file(setting: str, path: str, count_lines: bool = True) -> int:

@@ -13,6 +13,8 @@ import numpy as np
 from mt.config import DataConfig
 from mt.mapping import suggest
 
+MOST_UPSAMPLED_PAIRS = 200_000_000  # of an epoch that upsampling made larger than its corpora: 30 bytes each
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -48,6 +50,12 @@ def plan_stages(data: DataConfig, pairs: list[int]) -> list[Stage]:
     """
     stages = _stages(data, pairs)
     for stage in stages:
+        if stage.epoch_pairs > max(MOST_UPSAMPLED_PAIRS, sum(pairs)):
+            name, corpus = max(data.train.items(), key=lambda item: item[1].upsample)
+            raise ValueError(
+                f"data.train.{name}.upsample={corpus.upsample:g}: an epoch would have {stage.epoch_pairs:,} pairs, "
+                f"more than {MOST_UPSAMPLED_PAIRS:,}: lower it, or give each corpus a weight"
+            )
         for name, share, count in zip(data.train, stage.shares or (), pairs, strict=False):
             if share and not count:
                 setting = f"data.stages.{stage.name}.weights.{name}" if stage.name else f"data.train.{name}.weight"
@@ -104,7 +112,7 @@ def _stages(data: DataConfig, pairs: list[int]) -> list[Stage]:
                     f"(it has {known})"
                 )
         if stage.temperature is not None:
-            shares = [size ** (1 / stage.temperature) for size in sizes]
+            shares = _by_temperature(sizes, stage.temperature)
         else:
             shares = [stage.weights.get(corpus, 0.0) for corpus in data.train]
             if not any(shares):
@@ -127,7 +135,7 @@ def _first_shares(data: DataConfig, sizes: list[float]) -> list[float] | None:
     if not weighted:
         if data.temperature == 1 and not upsampled:
             return None
-        return [size ** (1 / data.temperature) for size in sizes]
+        return _by_temperature(sizes, data.temperature)
     missing = [name for name in data.train if name not in weighted]
     if missing:
         raise ValueError(
@@ -140,6 +148,11 @@ def _first_shares(data: DataConfig, sizes: list[float]) -> list[float] | None:
     if not any(weighted.values()):
         raise ValueError("data.train: all weights are 0: give at least one corpus a weight above 0")
     return list(weighted.values())
+
+
+def _by_temperature(sizes: list[float], temperature: float) -> list[float]:
+    largest = max(sizes) or 1.0  # without which a small temperature makes numbers that no float holds
+    return [(size / largest) ** (1 / temperature) for size in sizes]
 
 
 def _mixed(shares: list[float] | None, sizes: list[float]) -> tuple[tuple[float, ...] | None, int]:

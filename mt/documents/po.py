@@ -10,6 +10,8 @@ from mt.documents.texts import TextTranslator
 _STATEMENT = re.compile(r'(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)\s*)?"((?:[^"\\]|\\.)*)"')
 _CHARSET = re.compile(rb"Content-Type:[^\n\"]*charset=([\w.:-]+)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_BYTE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3}))")
+_ESCAPES = re.compile(r"(?:\\(?:x[0-9A-Fa-f]{1,2}|[0-7]{1,3}))+|\\(.)")
 _ESCAPE = str.maketrans({"\\": "\\\\", '"': '\\"'} | {character: f"\\{name}" for name, character in _ESCAPED.items()})
 
 
@@ -46,7 +48,7 @@ def translate_po(data: bytes, name: str, texts: TextTranslator) -> bytes:
     named = charset[1].decode() if charset else "utf-8"
     text, encoding, mark = decode(data, name, "utf-8" if named == "CHARSET" else named)
     lines: list[str | None] = text.split("\n")
-    wanted = [entry for entry in entries(lines, name) if entry.is_wanted()]
+    wanted = [entry for entry in entries(lines, name, encoding) if entry.is_wanted()]
     places = [(entry, target) for entry in wanted for target in entry.targets()]
     translations = texts.strings([entry.source_of(target) for entry, target in places])
     for (entry, target), translation in zip(places, translations, strict=True):
@@ -63,9 +65,10 @@ def translate_po(data: bytes, name: str, texts: TextTranslator) -> bytes:
     return encode("\n".join(line for line in lines if line is not None), name, encoding, mark)
 
 
-def entries(lines: Iterable[str], name: str) -> Iterator[Entry]:
+def entries(lines: Iterable[str], name: str, encoding: str = "utf-8") -> Iterator[Entry]:
     """Yields the messages of a catalogue, the header among them, without the obsolete ones.
 
+    encoding: the catalogue's, in which bytes are escaped (\\303\\274, \\xc3\\xbc).
     Raises ValueError with file and line for what is no catalogue.
     """
     entry, keyword, number = Entry(), None, -1
@@ -96,10 +99,22 @@ def entries(lines: Iterable[str], name: str) -> Iterator[Entry]:
             if entry.flags_before is None:
                 entry.flags_before = number
             entry.strings[keyword], entry.lines[keyword] = [], (number, number)
-        entry.strings[keyword].append(re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), found[2]))
+        try:
+            entry.strings[keyword].append(_ESCAPES.sub(lambda match: _unescaped(match, encoding), found[2]))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}, line {number + 1}: its escaped bytes are not valid {encoding.upper()}: write the characters"
+            ) from error
         entry.lines[keyword] = (entry.lines[keyword][0], number + 1)
     if entry.strings:
         yield _complete(entry, name, number + 1)
+
+
+def _unescaped(match: re.Match[str], encoding: str) -> str:
+    if match[1] is not None:
+        return _ESCAPED.get(match[1], match[1])
+    values = (int(x, 16) if x else int(octal, 8) % 256 for x, octal in _BYTE.findall(match[0]))
+    return bytes(values).decode(encoding)
 
 
 def _line_end(line: str) -> str:

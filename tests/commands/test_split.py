@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def test_two_text_files(run_mt, tmp_path: Path) -> None:
     assert all(pair[0][3:] == pair[1][3:] for pair in rows(tmp_path / "out" / "train.jsonl"))
 
 
+def test_without_a_test_set_and_with_an_odd_name_the_command_still_works(run_mt, tmp_path: Path, corpus) -> None:
+    arguments = [*corpus[:-1], "o,u[t]='x' (1)"]
+    code, out, err = run_mt("split", *arguments, "--valid", "3", "--test", "0")
+    assert code == 0 and "train 17, valid 3, test 0 pairs" in err and b"data.test" not in out
+    shown = run_mt("data", "default", *shlex.split(out.decode())[2:], "--no-tokens")
+    assert shown[0] == 0 and b"# data.train: 17 pairs read, 17 left" in shown[1], shown[2]
+
+
+def test_what_is_not_read_is_counted(run_mt, tmp_path: Path) -> None:
+    entries = "".join(f'msgid "tea {i}"\nmsgstr "Tee {i}"\n\n' for i in range(8))
+    (tmp_path / "a.po").write_text(f'{entries}#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n')
+    code, _, err = run_mt("split", "a.po", *LANGUAGES, *SIZES)
+    assert code == 0
+    assert (
+        err == "out: train 3, valid 3, test 2 pairs; not read, fuzzy entry: 1; not read, entry without translation: 1\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -49,6 +68,7 @@ def test_two_text_files(run_mt, tmp_path: Path) -> None:
         (["--target-language", "en"], "--source-language=en, --target-language: must differ"),
         (["--output", "."], "--output=.: is there already"),
         (["--output", "none/out"], "there is no folder"),
+        (["--source-field", "x"], "--source-field=x"),
         (["--target-field", "7"], "a.tsv, line 1: has 3 columns, but at least 8 are needed"),
     ],
 )

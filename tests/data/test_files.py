@@ -54,6 +54,27 @@ def test_damaged_compressed_files_are_named(tmp_path, suffix: str, damage: str) 
         assert f"t.tsv{suffix}" in error_of(call, path)
 
 
+def test_xz_is_checked_behind_its_first_stream_and_padding_is_none(tmp_path) -> None:
+    first, second = (lzma.compress(f"{name}\tx\n".encode() * 500) for name in ("tea", "rice"))
+    path = tmp_path / "t.tsv.xz"
+    for padding in (b"", bytes(4), bytes(400_000)):
+        path.write_bytes(first + padding + second + padding)
+        assert pairs(path) == [("tea", "x")] * 500 + [("rice", "x")] * 500
+    half = len(second) // 2
+    damaged = second[:half] + b"XXXX" + second[half + 4 :]
+    for rest in (damaged, second[:-9], b"tea\tx\n", bytes(3), bytes(2) + second):
+        path.write_bytes(first + rest)
+        assert "t.tsv.xz: " in error_of(pairs, path)
+
+
+def test_lines_that_end_in_cr_alone_are_refused(tmp_path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_bytes(b"tea\tTee\rrice\tReis\rbook\tBuch")
+    assert "t.tsv: is one line, with carriage returns (CR) in it" in error_of(pairs, path)
+    path.write_bytes(b"te\ra\tT\ree\r\ntea\tTee\n")  # a character among others where lines have ends of their own
+    assert pairs(path) == [("te\ra", "T\ree"), ("tea", "Tee")]
+
+
 def test_a_folder_is_read_in_order_of_its_paths(tmp_path) -> None:
     for name in ("b.tsv", "part-10.tsv", "part-2.tsv", "deep/a.tsv.gz", ".hidden.tsv", ".git/x.tsv", "README.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -64,6 +85,19 @@ def test_a_folder_is_read_in_order_of_its_paths(tmp_path) -> None:
     assert [source for source, _ in pairs(tmp_path / "**" / "*.gz")] == ["deep/a.tsv.gz"]
     (tmp_path / "[odd]*.tsv").write_text("odd\tx\n", encoding="utf-8")
     assert pairs(tmp_path / "[odd]*.tsv") == [("odd", "x")]  # a file of that name is no pattern
+
+
+def test_linked_folders_are_read_and_no_file_twice(tmp_path) -> None:
+    for name in ("top/a.tsv", "top/deep/c.tsv", "other/b.tsv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{name}\tx\n")
+    (tmp_path / "top" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "back").symlink_to(tmp_path / "top")
+    found = [source for source, _ in pairs(tmp_path / "top")]
+    assert sorted(found) == ["other/b.tsv", "top/a.tsv", "top/deep/c.tsv"]
+    (tmp_path / "other" / "back").unlink()
+    for pattern in ("top/**/*.tsv", "top/**/**/*.tsv"):
+        assert sorted(source for source, _ in pairs(tmp_path / pattern)) == sorted(found)
 
 
 def test_a_folder_or_a_pattern_without_files(tmp_path) -> None:

@@ -135,3 +135,18 @@ def test_a_corpus_without_pairs_can_have_no_weight():
     staged = data({"end": StageConfig(5, {"back": 1})}, main={}, back={})
     with pytest.raises(ValueError, match="^data.stages.end.weights.back: the corpus has no pair left"):
         plan_stages(staged, [10, 0])
+
+
+def test_a_small_temperature_and_a_large_one_are_numbers():
+    config = data(temperature=0.01, main={}, back={})
+    assert plan_stages(config, [3000, 3000])[0].shares == (0.5, 0.5)
+    assert plan_stages(config, [3000, 10])[0].shares == pytest.approx((1, 0))
+    staged = data({"end": StageConfig(5, temperature=0.01)}, main={}, back={})
+    assert plan_stages(staged, [3000, 10])[1].shares == pytest.approx((1, 0))
+
+
+def test_upsampling_beyond_what_memory_holds_is_named():
+    config = data(main={"upsample": 4e5}, back={})
+    with pytest.raises(ValueError, match="^data.train.main.upsample=400000: an epoch would have 1,200,000,010 pairs"):
+        plan_stages(config, [3000, 10])
+    assert plan_stages(data(main={}, back={}), [400_000_000, 10])[0].epoch_pairs == 400_000_010

@@ -12,6 +12,7 @@ from mt.data.readers.text import line_pairs
 from mt.data.readers.tsv import tsv_pairs
 from mt.data.sides import Pair, Reader, Sides, fitting_language, shown
 
+_PACKED = (".zip", ".tar", ".tgz", ".bz2", ".7z", ".rar", ".parquet", ".arrow", ".feather", ".mo")
 _NO_TEXTS = ("_", ".", "readme", "license", "licence")  # how names of files begin that are no sentences
 
 
@@ -30,6 +31,9 @@ def archive_pairs(file: BinaryIO, name: str, sides: Sides, readers: dict[str, Re
         # a folder ends in /; is_dir() would fail where a damaged archive has a member without a name
         names = sorted(member for member in archive.namelist() if member and not member.endswith("/"))
         names = [member for member in names if not PurePosixPath(member).name.lower().startswith(_NO_TEXTS)]
+        twice = [member for member, following in zip(names, names[1:], strict=False) if member == following]
+        if twice:
+            raise ValueError(f"{name}: holds more than one member {shown(twice)}: unpack it, and name them apart")
         two = _two_texts(names, name, sides)
         known = [member for member in names if suffixes(member) in ((suffix, "") for suffix in readers)]
         texts = [member for member in names if suffixes(member) == (".txt", "")]
@@ -38,16 +42,29 @@ def archive_pairs(file: BinaryIO, name: str, sides: Sides, readers: dict[str, Re
             lines = [text_lines(_opened(archive, member, name), _place(name, member)) for member in two]
             yield from line_pairs(*lines, *places, sides.name)
         elif known:
+            _check_all_are_read(names, known, name)
             for member in known:
                 read = readers[suffixes(member)[0]]
                 yield from read(_opened(archive, member, name), _place(name, member), sides)
         elif len(texts) == 1:
+            _check_all_are_read(names, texts, name)
             yield from tsv_pairs(_opened(archive, texts[0], name), _place(name, texts[0]), _english_first(sides))
         else:
             source, target = sides.fields
             raise ValueError(
                 f"{name}: holds neither two texts that end in .{source} and .{target}, nor files of a known format "
                 f"({', '.join(readers)}), nor one .txt; there is {shown(names)}"
+            )
+
+
+def _check_all_are_read(names: list[str], read: list[str], name: str) -> None:
+    """Raises ValueError where a member that holds pairs as well, by its name, would be passed over."""
+    for member in names:
+        suffix, compression = suffixes(member)
+        if member not in read and (compression or suffix in _PACKED):
+            raise ValueError(
+                f"{_place(name, member)}: is packed itself, or of a format that is not read in archives: unpack it, or "
+                "take it out"
             )
 
 

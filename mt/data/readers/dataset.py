@@ -1,11 +1,12 @@
 """Hugging Face datasets: by name on the hub or a local folder, whole and memory-mapped, or streamed."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from mt.config import CorpusConfig
-from mt.data.files import suffixes
+from mt.data.files import READ_ERRORS, file_digest, reason, suffixes
 from mt.data.readers.rows import row_pair
 from mt.data.sides import Pair, Sides
 
@@ -34,6 +35,12 @@ def dataset_fingerprint(config: CorpusConfig, sides: Sides) -> str:
     except _errors() as error:
         raise _cannot_load(config, sides, error) from error
     files = builder.config.data_files or {}
+    data = files.get(config.split, [file for of_split in files.values() for file in of_split])
+    if Path(config.dataset).is_dir() and all(Path(file).is_file() for file in data):
+        # the library goes by the time of the last change, which a copy does not keep
+        names = [os.path.relpath(file, config.dataset) for file in data]
+        digests = [file_digest(f"{sides.name}.dataset", file) for file in data]
+        return "\0".join(["streaming", "files", config.split, *names, *digests])
     origins = [f"{split}: {[*data, *data.origin_metadata]}" for split, data in files.items()]  # commits, or times
     return "\0".join(["streaming", builder.cache_dir, config.split, *origins])
 
@@ -42,7 +49,11 @@ def _batches(config: CorpusConfig, sides: Sides) -> Iterator[dict[str, list]]:
     rows = load_rows(config, sides)
     if not config.streaming:
         for start in range(0, len(rows), _ROWS):
-            yield rows[start : start + _ROWS]
+            try:
+                batch = rows[start : start + _ROWS]
+            except _errors() as error:
+                raise _cannot_load(config, sides, error, f", rows {start + 1} to {start + _ROWS}") from error
+            yield batch
         return
     yield from stream_batches(rows, config, sides)
 
@@ -113,11 +124,17 @@ def _loaded(config: CorpusConfig, sides: Sides) -> Any:
 def _errors() -> tuple[type[Exception], ...]:
     import datasets
 
-    return OSError, ValueError, RuntimeError, ImportError, datasets.exceptions.DatasetsError  # ImportError: s3fs, ...
+    # ImportError: s3fs, ...; StopIteration: of a folder whose files hold nothing
+    own = ValueError, RuntimeError, ImportError, StopIteration, datasets.exceptions.DatasetsError
+    return *READ_ERRORS, *own
 
 
-def _cannot_load(config: CorpusConfig, sides: Sides, error: Exception) -> ValueError:
-    return ValueError(f"{place_of(config, sides)}: cannot be loaded ({' '.join(str(error).split())[:300]})")
+def _cannot_load(config: CorpusConfig, sides: Sides, error: Exception, rows: str = "") -> ValueError:
+    first = error
+    while first.__cause__ is not None:  # the library says "An error occurred", and what did, further down
+        first = first.__cause__
+    why = "its files hold no rows" if isinstance(first, StopIteration) else reason(first)
+    return ValueError(f"{place_of(config, sides)}{rows}: cannot be loaded ({why})")
 
 
 def place_of(config: CorpusConfig, sides: Sides) -> str:

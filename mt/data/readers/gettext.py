@@ -30,7 +30,7 @@ def po_pairs(file: BinaryIO, name: str, sides: Sides) -> Iterator[Pair]:
             break
     encoding = _charset(b"".join(head[-1:]).decode("latin-1"), name)
     order = _Order(sides, name)
-    for entry in entries(decode_lines(itertools.chain(head, file), name, encoding=encoding), name):
+    for entry in entries(decode_lines(itertools.chain(head, file), name, encoding=encoding), name, encoding):
         strings = {keyword: "".join(string) for keyword, string in entry.strings.items()}
         forms = [strings[keyword] for keyword in entry.targets()]
         if not strings["msgid"] and "msgctxt" not in strings:

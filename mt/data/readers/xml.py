@@ -30,6 +30,7 @@ def xml_elements(
         remove_comments=True, remove_pis=True,
     )  # fmt: skip
     is_checked = False
+    etree.clear_error_log()  # one for all that a thread reads
     try:
         for event, element in parser:
             tag = local_name(element)
@@ -45,8 +46,11 @@ def xml_elements(
                 while element.getprevious() is not None:
                     del element.getparent()[0]
     except etree.XMLSyntaxError as error:
-        why = " ".join((error.msg or "no content").partition(", line ")[0].split())[:200]
-        raise ValueError(f"{name}, line {error.lineno or 1}: is not XML ({why})") from error
+        # after an entity that nobody declared the parser begins anew, and fails again: the first error counts
+        line, message = next(((e.line, e.message) for e in error.error_log), (error.lineno, error.msg))
+        why = " ".join((message or "no content").partition(", line ")[0].split())[:200]
+        remedy = ": write its character" if why.startswith("Entity ") else ""
+        raise ValueError(f"{name}, line {line or 1}: is not XML ({why}){remedy}") from error
     if not is_checked:
         raise ValueError(f"{name}: the root element must be {root}")
 

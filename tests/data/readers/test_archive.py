@@ -92,3 +92,18 @@ def test_a_member_without_a_name_is_none_of_the_texts(tmp_path) -> None:
     path.write_bytes(path.read_bytes().replace(b"x" + b"PK\5\6", b"\0" + b"PK\5\6"))  # in the list of members
     assert zipfile.ZipFile(path).namelist()[-1] == ""
     assert pairs(path) == [("tea", "Tee")]
+
+
+def test_no_member_with_pairs_is_passed_over(tmp_path) -> None:
+    for other in ("b.tsv.gz", "inner.zip", "2.parquet", "3.mo", "all.tar"):
+        message = error(archive(tmp_path, {"a.tsv": "tea\tTee\n", other: "x"}))
+        assert f"t.zip, {other}: is packed itself, or of a format that is not read in archives" in message
+    assert pairs(archive(tmp_path, {"a.tsv": "tea\tTee\n", "README.gz": "x", "notes.pdf": "x"})) == [("tea", "Tee")]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_members_of_one_name_are_refused(tmp_path) -> None:
+    path = archive(tmp_path, {"a.tsv": "tea\tTee\n"})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("a.tsv", "rice\tReis\n")
+    assert "t.zip: holds more than one member a.tsv: unpack it" in error(path)

@@ -1,3 +1,7 @@
+import gzip
+import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,3 +80,33 @@ def test_streaming_where_it_has_no_meaning(tmp_path) -> None:
     )
     (tmp_path / "t.tsv").write_text("a\tb\n")
     assert "streaming=True: has no meaning" in error(CorpusConfig(path=str(tmp_path / "t.tsv"), streaming=True))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("damage", ["cut off", "one byte", "empty", "no text", "no json"])
+def test_damaged_and_empty_files_end_in_one_line(tmp_path, streaming: bool, damage: str) -> None:
+    rows = "".join(json.dumps({"en": f"tea {i * i}", "zh": f"茶 {i}"}) + "\n" for i in range(3000)).encode()
+    packed = gzip.compress(rows)
+    content = {
+        "cut off": packed[: len(packed) // 2],
+        "one byte": packed[:5000] + bytes([packed[5000] ^ 0x55]) + packed[5001:],
+        "empty": b"",
+        "no text": b'{"en": "tea", "zh": "x"}\n{"en": "\xff", "zh": "x"}\n',
+        "no json": b'{"en": "tea", "zh": "x"}\n{"en": "x\n',
+    }[damage]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / f"a.jsonl{'.gz' if damage in ('cut off', 'one byte') else ''}").write_bytes(content)
+    message = error(CorpusConfig(dataset=str(tmp_path / "data"), streaming=streaming))
+    assert f"data.train.main.dataset={tmp_path}/data, split train" in message
+    assert "An error occurred" not in message and "()" not in message
+
+
+def test_a_copy_of_a_streamed_folder_is_the_same_corpus(tmp_path) -> None:
+    folder = write(tmp_path / "data")
+    copy = shutil.copytree(folder, tmp_path / "elsewhere")
+    os.utime(copy / "train.parquet", (1, 1))
+    fingerprints = {
+        corpus_fingerprint(CorpusConfig(dataset=str(place), streaming=True), DataConfig(), NAME)
+        for place in (folder, copy)
+    }
+    assert len(fingerprints) == 1

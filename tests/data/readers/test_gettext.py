@@ -132,6 +132,12 @@ def test_encodings(tmp_path) -> None:
     assert "t.po, line 8: byte 9 (0xb4) is not valid UTF-8" in error(po(tmp_path, CATALOGUE.encode("gbk")))
 
 
+def test_escaped_bytes_are_those_of_a_compiled_catalogue(tmp_path) -> None:
+    escaped = 'msgid "x\\303\\274"\nmsgstr "Gr\\303\\274\\xc3\\x9fe \\x41 C:\\\\303"\n'
+    assert pairs(po(tmp_path, HEADER + escaped)) == [("xü", "Grüße A C:\\303")]
+    assert "line 6: its escaped bytes are not valid UTF-8" in error(po(tmp_path, HEADER + escaped.replace("274", "z")))
+
+
 @pytest.mark.parametrize(
     ("end", "part"),
     [

@@ -93,6 +93,13 @@ def test_entities_are_never_expanded(tmp_path) -> None:
     assert "t.tmx, unit 1: has the entity &nbsp;, which is not expanded" in message
 
 
+def test_an_entity_that_nobody_declared_is_named_with_its_line(tmp_path) -> None:
+    units = [unit(("en", "tea"), ("zh", "x"))] * 3000
+    message = error(tmp_path, memory(*units, unit(("en", "a&nbsp;b"), ("zh", "x")), *units))
+    line = memory(*units).split("</body>")[0].count("\n") + 1
+    assert f"t.tmx, line {line}: is not XML (Entity 'nbsp' not defined): write its character" in message
+
+
 @pytest.mark.parametrize(
     ("content", "part"),
     [
