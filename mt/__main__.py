@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import sys
+import time
 import warnings
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from mt.commands.app import app
 
 USER_ERROR = 2
+SECONDS_FOR_THE_FIRST_RANK = 10.0  # to say what all ranks met
 INTERRUPTED = 130  # 128 + SIGINT
 _UsageError = typer.BadParameter.__base__  # of the command line as such; typer gives it no name of its own
 
@@ -41,13 +43,19 @@ def main() -> None:
 
 
 def _report(text: str) -> None:
-    """Shows an error; of several ranks that meet it before they are connected, and so all alike, the first does."""
+    """Shows an error; of several ranks that meet it before they are connected, and so all alike, the first does.
+
+    The others wait: torchrun ends all when one has ended, and the first may be late. Where it does not end them, the
+    error is theirs alone.
+    """
     rank = os.environ.get("RANK", "0")
     distributed = sys.modules.get("torch.distributed")
     if rank == "0":
         print(f"error: {text}", file=sys.stderr)
-    elif distributed is not None and distributed.is_initialized():
-        print(f"rank {rank}: error: {text}", file=sys.stderr)
+        return
+    if distributed is None or not distributed.is_initialized():
+        time.sleep(SECONDS_FOR_THE_FIRST_RANK)
+    print(f"rank {rank}: error: {text}", file=sys.stderr)
 
 
 def _describe(error: ValueError | OSError) -> str:

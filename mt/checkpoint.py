@@ -111,7 +111,10 @@ def load_config(run_dir: Path) -> TrainConfig:
         if missing:
             raise ValueError(f"damaged: {missing[0]} is missing; restore the file, a copy is in each state.json")
         return config
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError) as error:
+        why = one_line(error)
+        raise ValueError(f"{file}: damaged ({why}); restore the file, a copy is in each state.json") from error
+    except ValueError as error:
         raise ValueError(f"{file}: {one_line(error)}") from error
 
 

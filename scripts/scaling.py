@@ -92,15 +92,15 @@ def predict(run: Run, machine: Machine, ranks: int) -> Prediction:
 
 def table(run: Run, machine: Machine, numbers: list[int], pairs: float, pair_tokens: float) -> str:
     """Returns one line for each number of ranks, with the hours that an epoch of so many pairs takes."""
-    lines = ["| GPUs | MB sent a step | compute ms | sending ms | agreeing ms | tokens/s | efficiency | epoch, hours |"]
-    lines.append("| --- " * 8 + "|")
+    head = "| GPUs | tokens an update | MB sent | compute ms | sending ms | agreeing ms | efficiency | epoch, hours |"
+    lines = [head, "| --- " * 8 + "|"]
     for ranks in numbers:
         p = predict(run, machine, ranks)
         hours = pairs * pair_tokens / p.tokens_per_second / 3600
         times = " | ".join(f"{1000 * seconds:.1f}" for seconds in (p.compute, p.sending, p.agreeing))
         lines.append(
-            f"| {ranks:,} | {p.sent_bytes / 1e6:,.0f} | {times} | {p.tokens_per_second:,.0f} | {p.efficiency:.0%} | "
-            f"{hours:,.2f} |"
+            f"| {ranks:,} | {p.tokens_per_second * p.update:,.0f} | {p.sent_bytes / 1e6:,.0f} | {times} | "
+            f"{p.efficiency:.0%} | {hours:,.2f} |"
         )
     return "\n".join(lines)
 
@@ -202,24 +202,38 @@ def measure(updates: int, batch_tokens: int, model: str) -> None:
         )
 
 
+def above_zero(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0")
+    return value
+
+
+def at_least_one(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return value
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     predicting = commands.add_parser("predict")
-    predicting.add_argument("--parameters", type=float, required=True)
-    predicting.add_argument("--tokens-per-second", type=float, required=True, help="of one GPU, source and target")
-    predicting.add_argument("--batch-tokens", type=float, default=50_000, help="source and target, of a micro-batch")
-    predicting.add_argument("--accumulate-batches", type=int, default=1)
+    predicting.add_argument("--parameters", type=above_zero, required=True)
+    predicting.add_argument("--tokens-per-second", type=above_zero, required=True, help="of one GPU, source and target")
+    predicting.add_argument("--batch-tokens", type=above_zero, default=50_000, help="source and target")
+    predicting.add_argument("--accumulate-batches", type=at_least_one, default=1)
     predicting.add_argument("--bf16-gradients", action="store_true")
     predicting.add_argument("--sharded", action="store_true")
-    predicting.add_argument("--gpu-gigabytes-per-second", type=float, default=200, help="to a GPU of the same host")
-    predicting.add_argument("--host-gigabytes-per-second", type=float, default=50, help="to another host")
-    predicting.add_argument("--gpus-per-host", type=int, default=8)
-    predicting.add_argument("--hop-microseconds", type=float, default=30)
+    predicting.add_argument("--gpu-gigabytes-per-second", type=above_zero, default=200, help="on the same host")
+    predicting.add_argument("--host-gigabytes-per-second", type=above_zero, default=50, help="to another host")
+    predicting.add_argument("--gpus-per-host", type=at_least_one, default=8)
+    predicting.add_argument("--hop-microseconds", type=above_zero, default=30)
     predicting.add_argument("--half-speed-tokens", type=float, default=0)
-    predicting.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64, 1024])
-    predicting.add_argument("--pairs", type=float, default=1e9)
-    predicting.add_argument("--pair-tokens", type=float, default=60, help="source and target")
+    predicting.add_argument("--gpus", type=at_least_one, nargs="+", default=[1, 8, 64, 1024])
+    predicting.add_argument("--pairs", type=above_zero, default=1e9)
+    predicting.add_argument("--pair-tokens", type=above_zero, default=60, help="source and target")
     measuring = commands.add_parser("measure")
     measuring.add_argument("--updates", type=int, default=60)
     measuring.add_argument("--batch-tokens", type=int, default=2048, help="trainer.batch_tokens")

@@ -132,15 +132,25 @@ def translate(
     ] = None,
 ) -> None:
     """Translate text, a file or standard input with a trained model."""
-    from mt.commands.translate_checks import check_document, check_engine, check_options, check_parts, check_ways
+    from mt.commands.translate_checks import (
+        check_document,
+        check_engine,
+        check_options,
+        check_output,
+        check_parts,
+        check_ways,
+    )
 
     in_parts = resume or os.environ.get("WORLD_SIZE", "1") != "1"
+    # by torchrun's one process too, where there may be parts to go on from
+    may_be_in_parts = "TORCHELASTIC_RUN_ID" in os.environ and bool(input and output and not alternatives)
     options = {
         "TEXT": text, "--input": input, "--output": output, "--field": field, "--new-field": new_field,
         "--n-best": n_best, "--scores": scores, "--json": as_json, "--details": details, "--prefix": prefix,
         "--phrase": phrase, "--glossary": glossary, "--forbid": forbid, "--with": together_with,
         "--alternatives": alternatives, "--sample": sample, "--consensus": consensus, "--seed": seed,
         "--engine": engine, "--precision": precision,
+        "--split-sentences": split_sentences, "--protect": protect, "--format": format,
     }  # fmt: skip
     check_options(options)
     from mt.checkpoint import load_config, pointed
@@ -177,6 +187,8 @@ def translate(
         return load_translator(run, device, checkpoint, settings, *others, precision or "float32")
 
     as_lines = kind == "text" and not (split_sentences or protect or field or new_field)
+    in_parts = in_parts or (may_be_in_parts and as_lines)
+    check_output(options, kind)
     if in_parts:
         check_parts(options, as_lines)
     if as_lines:

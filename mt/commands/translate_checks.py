@@ -66,8 +66,21 @@ def check_ways(options: Options, drawn: bool) -> None:
 
 def check_parts(options: Options, as_lines: bool) -> None:
     """Raises ValueError for what cannot be translated in parts, by several processes or by one that goes on."""
-    if not as_lines or options["--alternatives"] or not (options["--input"] and options["--output"]):
-        raise ValueError("--resume and torchrun are for lines of text, translated from --input FILE to --output FILE")
+    rule = "--resume and torchrun are for lines of text, translated from --input FILE to --output FILE"
+    for name in ("--input", "--output"):
+        if not options[name]:
+            raise ValueError(f"{name}: is missing: {rule}")
+    others = "--split-sentences", "--protect", "--field", "--new-field", "--format"
+    given = [name for name in others if options[name]] if not as_lines else ["--alternatives"]
+    if not as_lines or options["--alternatives"]:
+        raise ValueError(f"{given[0] if given else options['--input']}: has no meaning here: {rule}")
+
+
+def check_output(options: Options, kind: str) -> None:
+    """Raises ValueError where the input would be gone when it is translated; a .po keeps it."""
+    source, output = options["--input"], options["--output"]
+    if kind != "po" and source and output and output.exists() and output.samefile(source):
+        raise ValueError(f"--output={output}: is the input, which would be gone: give another name")
 
 
 def check_document(options: Options, kind: str) -> None:

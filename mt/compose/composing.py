@@ -122,6 +122,11 @@ def run_hydra(arguments: list[str], task: Callable[[TrainConfig], float | None])
     user_config_dir = Path(parsed.config_dir) if parsed.config_dir else None
     shows_something = parsed.help or parsed.hydra_help or parsed.info or parsed.shell_completion
     multirun = parsed.multirun or "hydra.mode=MULTIRUN" in parsed.overrides
+    if multirun and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ValueError(
+            "-m: begins one run after the other, and torchrun's processes are for one: start torchrun once for each, "
+            "or use -m hydra/launcher=slurm, which does"
+        )
     prepared = _prepare(parsed.overrides, user_config_dir)
     fixed = {override.key_or_group for override in _parse(prepared) if not override.is_sweep_override()}
     idle = [

@@ -72,6 +72,17 @@ class EncodedCorpus:
     def __len__(self) -> int:
         return int(self._first_pairs[-1])
 
+    def verify(self) -> None:
+        """Raises ValueError where the pairs on the disk are not those that were written."""
+        content = ContentHash()
+        try:
+            for rows in self._batches:
+                content.add(rows)
+        except (IndexError, ValueError, TypeError, pa.ArrowException) as error:
+            raise ValueError(f"{self.folder}: damaged ({error}): delete it") from error
+        if content.hexdigest() != self.fingerprint:
+            raise ValueError(f"{self.folder}: damaged (its content is not what was written): delete it")
+
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path]]:
         return EncodedCorpus, (self.folder,)
 
@@ -173,8 +184,11 @@ def encode_corpus(
     clean: bool = True,
     split: str = "train",
     progress: Callable[[int], None] | None = None,
+    verify: bool = True,
 ) -> EncodedCorpus:
     """Returns the pairs of all corpora in order, from the cache in data.cache_dir or encoded now by data.processes.
+
+    verify: what is in the cache is read whole, and where its content is not what was written, encoded anew.
 
     With `clean` (training) pairs are dropped by data.cleaning; without it (validation, test) every
     pair stays, so that pair i is line i. `split` stands in messages. `progress` gets the number of pairs done so far.
@@ -190,7 +204,10 @@ def encode_corpus(
     with FileLock(cache_dir / f"{key}.lock"):
         if folder.exists():
             try:
-                return EncodedCorpus(folder)
+                corpus = EncodedCorpus(folder)
+                if verify:
+                    corpus.verify()
+                return corpus
             except ValueError:  # broken or of an older version: built anew
                 shutil.rmtree(folder)
         unfinished = cache_dir / f"{key}.unfinished"

@@ -69,7 +69,12 @@ def check_folder(run_dir: Path, config: TrainConfig) -> bool:
     names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
     strangers = [name for name in names if name not in LEFT_BEFORE_A_RUN_BEGINS and not name.startswith(".tmp-")]
     if strangers or folder.list_checkpoints(run_dir):
-        stranger = strangers[0] if strangers else "checkpoints"
+        if folder.list_checkpoints(run_dir):
+            raise ValueError(
+                f"run_dir={run_dir}: holds checkpoints but no config.yaml: restore it, a copy is in each state.json "
+                '("config"), or choose another run_dir'
+            )
+        stranger = strangers[0]
         raise ValueError(
             f"run_dir={run_dir}: holds {stranger!r} but no run (no config.yaml); choose an empty or new folder"
         )

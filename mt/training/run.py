@@ -192,10 +192,10 @@ def _encode(
     if is_streamed(data):
         train_corpus = StreamedCorpus(data, tokenizers, run_dir / _PARTS)
     else:
-        train_corpus = encode_corpus(data.train, data, tokenizers)
+        train_corpus = encode_corpus(data.train, data, tokenizers, verify=group.first)
     valid_corpus = None
     if data.valid:
-        valid_corpus = encode_corpus(data.valid, data, tokenizers, clean=False, split="valid")
+        valid_corpus = encode_corpus(data.valid, data, tokenizers, clean=False, split="valid", verify=group.first)
         empty = int(((valid_corpus.source_lengths == 0) | (valid_corpus.target_lengths == 0)).sum())
         if empty:
             monitor.message(f"warning: data.valid: {empty} of {len(valid_corpus)} pairs have an empty side")

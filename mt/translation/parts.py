@@ -1,7 +1,8 @@
 """A big file translated in parts by one process or several: a stopped command goes on, and the parts become the output.
 
 A part's name holds its number and a digest of its lines and of all that its translations depend on, so that only parts
-of the very same job are ever used again.
+of the very same job are ever used again. A second file holds the digest of the part itself, so that a damaged one is
+translated again.
 """
 
 import hashlib
@@ -43,22 +44,48 @@ def write_in_parts(
     """
     check_folder(output)
     folder, load, names = parts_folder(output), cache(load), []
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            f"{folder}: is in the way, where the parts of {output} are kept: move it, or name another output"
+        )
     folder.mkdir(exist_ok=True)
     for number, lines in enumerate(_parts(job.lines)):
         own = number % share.count == share.number
         if not own and share.number != 0:
             continue
         names.append(f"{number:08d}-{_digest(identity, lines)}")
-        if own and not (folder / names[-1]).exists():
-            with open_output(folder / names[-1]) as file:
+        part = folder / names[-1]
+        if own and not _is_whole(part):
+            with open_output(part) as file:
                 write_translations(job, iter(lines), number * PART_LINES + 1, load, way, file)
+            with open_output(_digest_file(part)) as file:
+                file.write(_file_digest(part).encode())
     wait()
     if share.number == 0:
+        for name in names:
+            if not _is_whole(folder / name):
+                raise ValueError(f"{folder / name}: is damaged: give the same command again, which makes it anew")
         with open_output(output) as file:
             for name in names:
                 with (folder / name).open("rb") as part:
                     shutil.copyfileobj(part, file)
         shutil.rmtree(folder)
+
+
+def _is_whole(part: Path) -> bool:
+    try:
+        return _digest_file(part).read_text(encoding="ascii") == _file_digest(part)
+    except (OSError, ValueError):  # not there yet, or damaged itself
+        return False
+
+
+def _digest_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.blake2b")
+
+
+def _file_digest(part: Path) -> str:
+    with part.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def parts_folder(output: Path) -> Path:

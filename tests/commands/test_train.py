@@ -48,3 +48,12 @@ def test_a_finished_run_is_finished_though_nobody_hears_it(monkeypatch, tmp_path
     monkeypatch.setattr("mt.training.run.train", lambda config, arguments: result)
     monkeypatch.setattr(sys, "stderr", Broken())
     assert command._run(TrainConfig()) is None  # it has no metrics, and raised nothing
+
+
+def test_a_sweep_under_torchrun_is_refused(run_mt, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    code, out, err = run_mt("train", "-m", "experiment=demo", "optim.lr=1e-3,2e-3")
+    assert (
+        (code, out) == (2, b"") and err.startswith("error: -m: begins one run after the other") and err.count("\n") == 1
+    )

@@ -154,3 +154,17 @@ def test_a_file_in_parts(run_mt, run_dir: Path, tmp_path: Path, monkeypatch) -> 
     for wrong in (["hi"], ["--input", "in.txt"], ["--input", "in.txt", "--output", "c", "--alternatives", "2"]):
         code, _, err = run_mt("translate", run_dir, *wrong)
         assert code == 2 and "--resume and torchrun are for lines of text" in err
+    assert "--alternatives: has no meaning here" in err
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # torchrun's one process uses parts, and removes them
+    (tmp_path / "d.parts").mkdir()
+    assert written("d") == written("a") and not (tmp_path / "d.parts").exists()
+
+
+def test_the_input_is_not_overwritten(run_mt, run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the ox\n")
+    (tmp_path / "link.txt").symlink_to("in.txt")
+    for name in ("in.txt", "link.txt"):
+        code, _, err = run_mt("translate", run_dir, "--input", "in.txt", "--output", name)
+        assert code == 2 and f"--output={name}: is the input" in err
+    assert (tmp_path / "in.txt").read_text() == "the ox\n"

@@ -145,7 +145,7 @@ def test_the_fingerprint_follows_the_pairs_and_not_the_batches(
     assert len(set(fingerprints)) == 5
 
 
-@pytest.mark.parametrize("damage", ["no metadata", "cut arrow", "old version", "not json", "unfinished"])
+@pytest.mark.parametrize("damage", ["no metadata", "cut arrow", "old version", "not json", "unfinished", "ids", "text"])
 def test_broken_cache_is_built_anew(tmp_path, tokenizers: TokenizerPair, damage: str) -> None:
     data = data_config(tmp_path)
     folder = encode_corpus(data.train, data, tokenizers).folder
@@ -159,12 +159,22 @@ def test_broken_cache_is_built_anew(tmp_path, tokenizers: TokenizerPair, damage:
         metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"format_version": 0}))
     elif damage == "not json":
         metadata.write_text("[")
-    else:
+    elif damage == "unfinished":
         shutil.move(folder, folder.with_name(f"{folder.name}.unfinished"))
-    if damage != "unfinished":
+    else:  # bytes whose change nothing but a digest can tell
+        corpus, file = EncodedCorpus(folder), folder / "00-00000.arrow"
+        wanted = corpus.source_ids(3).tobytes() if damage == "ids" else corpus.texts(3)[0].encode()
+        content = file.read_bytes()
+        at = content.index(wanted)
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(ValueError, match="damaged"):
+            EncodedCorpus(folder).verify()
+    if damage not in ("unfinished", "ids", "text"):
         with pytest.raises(ValueError, match="not a complete encoded corpus"):
             EncodedCorpus(folder)
-    assert len(encode_corpus(data.train, data, tokenizers)) == 25
+    again = encode_corpus(data.train, data, tokenizers)
+    assert len(again) == 25
+    again.verify()
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [folder.name, f"{folder.name}.lock"]
 
 

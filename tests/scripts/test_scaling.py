@@ -50,4 +50,13 @@ def test_the_table_has_a_line_for_each_number(capsys):
     scaling.main(["predict", "--parameters", "2e8", "--tokens-per-second", "4e5", "--gpus", "8", "64", "1024"])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5 and len({line.count("|") for line in lines}) == 1
-    assert lines[2].startswith("| 8 | 1,400 |")
+    assert lines[2].startswith("| 8 | 400,000 | 1,400 |")
+
+
+@pytest.mark.parametrize(
+    "odd", [["--parameters", "0"], ["--parameters", "nan"], ["--gpus", "0"], ["--batch-tokens", "-1"]]
+)
+def test_what_makes_no_sense_is_one_line(odd, capsys):
+    with pytest.raises(SystemExit) as ended:
+        scaling.main(["predict", "--parameters", "2e8", "--tokens-per-second", "4e5", *odd])
+    assert ended.value.code == 2 and f"{odd[0]}: {odd[1]}: must be" in capsys.readouterr().err

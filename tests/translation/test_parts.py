@@ -94,3 +94,25 @@ def test_parts_of_other_lines_or_another_model_are_not_used(tmp_path):
 def test_nothing_in_nothing_out(tmp_path):
     run(tmp_path / "out", Capitals(), [])
     assert (tmp_path / "out").read_bytes() == b""
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no digest", "empty"])
+def test_a_damaged_part_is_translated_again(tmp_path, at_once, damage):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "out", Capitals(16))
+    part = sorted(file for file in (tmp_path / "out.parts").iterdir() if file.suffix != ".blake2b")[1]
+    content = part.read_bytes()
+    if damage == "no digest":  # a kill between the two
+        part.with_name(f"{part.name}.blake2b").unlink()
+    else:
+        flipped = content[:5] + bytes([content[5] ^ 1]) + content[6:]
+        part.write_bytes({"cut": content[:-7], "flipped": flipped, "empty": b""}[damage])
+    rest = Capitals()
+    run(tmp_path / "out", rest)
+    assert (tmp_path / "out").read_bytes() == at_once and len(rest.translated) == 4 + len(LINES) - 16
+
+
+def test_a_file_where_the_parts_would_be_is_named(tmp_path):
+    (tmp_path / "out.parts").touch()
+    with pytest.raises(ValueError, match="out.parts: is in the way"):
+        run(tmp_path / "out", Capitals())
