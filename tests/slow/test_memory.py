@@ -34,7 +34,7 @@ pieces = tokenizer.pieces(list(range(tokenizer.size)))
 print(json.dumps({"peak": peak, "pieces": pieces, "warnings": [str(w.message) for w in caught]}))
 """
 
-READ_TWICE = """
+READ_THRICE = """
 import json, statistics, sys, threading
 from pathlib import Path
 from mt.config import CorpusConfig, DataConfig, TrainConfig, TrainerConfig
@@ -61,15 +61,15 @@ trainer = TrainerConfig(prefetch_updates=int(sys.argv[3]))
 data = DataConfig(train={"main": CorpusConfig(path="encoded already")}, strip_final_stop_probability=0.5)
 config = TrainConfig(trainer=trainer, data=data)
 stream = BatchStream(corpus, tokenizers, config, 4)
-samples, pairs, finished = [[], []], 0, threading.Event()
+samples, pairs, finished = [[], [], []], 0, threading.Event()
 
 def sample():
     while not finished.wait(0.5):
-        samples[min(stream.epoch, 1)].append(pss())
+        samples[min(stream.epoch, 2)].append(pss())
 
 thread = threading.Thread(target=sample)
 thread.start()
-while stream.epoch < 2:
+while stream.epoch < 3:
     pairs += sum(len(batch.pairs) for batch in stream.next_window().batches)
 finished.set()
 thread.join()
@@ -149,12 +149,13 @@ def encoded(tmp_path_factory) -> tuple[int, str, Path]:
 
 
 @pytest.mark.parametrize("prefetch_updates", [0, 4])
-def test_reading_a_big_corpus_twice_costs_little_memory(encoded, prefetch_updates: int) -> None:
+def test_reading_a_big_corpus_again_and_again_costs_little_memory(encoded, prefetch_updates: int) -> None:
     text_mb, folder, tokenizers = encoded
-    result = json.loads(run(READ_TWICE, folder, tokenizers, prefetch_updates))
+    result = json.loads(run(READ_THRICE, folder, tokenizers, prefetch_updates))
     # Pages of the corpus file come and go as the system likes; the plan of an epoch adds to its first second only.
-    first, second = result["medians"]
+    # From the second on there is the memory of the thread that plans the next one as well.
+    _, second, third = result["medians"]
     print(f"prefetch_updates={prefetch_updates}: text {text_mb} MB, {result}")
-    assert result["seen"] == 2 * result["pairs"] > 1.9 * PAIRS
+    assert result["seen"] == 3 * result["pairs"] > 2.9 * PAIRS
     assert result["peak"] <= text_mb + 500
-    assert second <= 1.05 * first
+    assert third <= 1.05 * second
