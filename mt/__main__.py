@@ -63,7 +63,8 @@ def _describe(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # EDQUOT, EFBIG: a limit of the user's own
-            text += "; make room on that disk (run_dir, data.cache_dir), and give the same command again"
+            where = " (run_dir, data.cache_dir)" if sys.argv[1:2] == ["train"] else ""
+            text += f"; make room on that disk{where}, and give the same command again"
     return " ".join(text.split())
 
 

@@ -39,7 +39,8 @@ def check_engine(options: Options, run: object, is_export: bool) -> None:
     by_ctranslate2 = is_export or options["--engine"] == "ctranslate2"
     given = [name for name in _OURS if options[name]]
     if by_ctranslate2 and given:
-        raise ValueError(f"{given[0]}: is of mt's own search: leave it out, or --engine=ctranslate2")
+        remedy = f"or give the run that {run} was made from" if is_export else "or --engine=ctranslate2"
+        raise ValueError(f"{given[0]}: is of mt's own search: leave it out, {remedy}")
     if options["--engine"] == "mt" and is_export:
         raise ValueError(f"--engine=mt: {run} is an export; leave --engine out, or give the run that it was made from")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mt.checkpoint import load_config, pointed
 from mt.config import DecodeConfig, TrainConfig
+from mt.data.files import file_digest
 from mt.export import argos
 from mt.export.card import Card, write_card
 from mt.export.ctranslate2_model import QUANTIZATIONS, save_ctranslate2_model
@@ -164,6 +165,7 @@ def _write_record(folder: Path, to: str, config: TrainConfig, translator: Transl
         "tokenizer_fingerprint": translator.tokenizers.fingerprint,
         "positions": positions,
         "decode": asdict(translator.decode),
+        "sha256": {file.name: file_digest("export", file) for file in sorted(folder.iterdir()) if file.is_file()},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

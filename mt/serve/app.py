@@ -24,6 +24,8 @@ from mt.serve.models import Models, ServedModel, Work
 from mt.serve.queue import Options, Ticket
 
 CLIENT_GONE = 499  # as nginx has it; nobody sees it but the metrics
+STOPPING = "the server is stopping"
+CLOSE_SECONDS = 2.0  # for a search that nobody waits for any more
 RETRY_SECONDS = 1  # when the queue is full
 _PAGE_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PAGE_HEADERS = {
@@ -43,14 +45,17 @@ class Desk:
         self.models, self.limits, self.keys, self.metrics = models, limits, list(keys), metrics
         self._rates, self._at_work = Rates(limits.requests_per_minute), 0
         self._threads = ThreadPoolExecutor(limits.max_requests, "request")
+        self.stopping = asyncio.Event()  # whoever waits for the model then waits no longer
 
     def check(self, request: Request, body: Body) -> None:
         """Raises Refused where the client has no key (403) or comes too often (429)."""
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        bearer = bearer.strip().encode("latin-1").decode("utf-8", "replace") if scheme.lower() == "bearer" else ""
         given = body.api_key or request.query_params.get("api_key") or bearer
-        if self.keys and not any([hmac.compare_digest(given.encode(), key.encode()) for key in self.keys]):
-            raise Refused(403, "Invalid API key" if given else "this server asks for an API key: parameter api_key")
         client = request.client.host if request.client else ""
+        if self.keys and not any([hmac.compare_digest(given.encode(), key.encode()) for key in self.keys]):
+            self._rates.count(f"without a key {client}")  # so that keys are not guessed one after the other
+            raise Refused(403, "Invalid API key" if given else "this server asks for an API key: parameter api_key")
         self._rates.count(given if self.keys else client)
 
     def check_size(self, texts: Sequence[str]) -> None:
@@ -95,21 +100,23 @@ class Desk:
             result = self.in_thread(work)
             result.add_done_callback(lambda done: done.cancelled() or done.exception())  # somebody has seen it
             gone = asyncio.ensure_future(_disconnected(request))
+            stopped = asyncio.ensure_future(self.stopping.wait())
             try:
-                await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if not result.done():
-                    raise ClientDisconnect
-                return result.result()
+                await asyncio.wait({result, gone, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if result.done():
+                    return result.result()
+                raise Refused(503, STOPPING) if stopped.done() else ClientDisconnect
             finally:
                 gone.cancel()
+                stopped.cancel()
                 ticket.cancel()
 
     def in_thread(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        self.models.close()
-        self._threads.shutdown()
+        done = self.models.close(CLOSE_SECONDS)
+        self._threads.shutdown(wait=done, cancel_futures=not done)
 
 
 class _Stream(StreamingResponse):
@@ -128,10 +135,22 @@ class _Stream(StreamingResponse):
 
     async def _lines(self) -> AsyncIterator[bytes]:
         try:
-            while (pair := await self._desk.in_thread(lambda: next(self._pairs, None))) is not None:
+            while (pair := await self._next()) is not None:
                 yield _line({"source": pair[0], "translation": pair[1]})
         except Refused as error:
             yield _line({"error": error.reason})
+
+    async def _next(self) -> tuple[str, str] | None:
+        result = self._desk.in_thread(lambda: next(self._pairs, None))
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())
+        stopped = asyncio.ensure_future(self._desk.stopping.wait())
+        try:
+            await asyncio.wait({result, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if not result.done():
+            raise Refused(503, STOPPING)
+        return result.result()
 
 
 def create_app(
@@ -149,6 +168,8 @@ def create_app(
         await asyncio.to_thread(desk.close)
 
     app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, responses={400: {"model": Failed}})
+    app.router.redirect_slashes = False
+    app.state.stop = desk.stopping.set
     for model in models.all:
         metrics.watch(model.name, lambda model=model: model.queue.waiting)
     _add_translation(app, desk)
@@ -319,7 +340,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:
-        headers = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds else None
+        headers = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds else {}
+        if error.status in (408, 413):  # the rest of the body is not read
+            headers["Connection"] = "close"
         return JSONResponse({"error": error.reason}, error.status, headers)
 
     @app.exception_handler(HTTPException)

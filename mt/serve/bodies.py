@@ -96,6 +96,10 @@ class Read(Generic[Wanted]):
 async def _form(request: Request, media_type: str) -> dict[str, Any]:
     """Returns the fields of the address and of the body. A field that comes more than once is a list."""
     if media_type == "multipart/form-data":
+        try:
+            (await request.body()).decode()
+        except UnicodeDecodeError as error:
+            raise Refused(400, f"the form cannot be read: {error.reason} of UTF-8 at byte {error.start + 1}") from error
         found = (await request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=10**9)).multi_items()
     else:
         try:

@@ -19,6 +19,7 @@ from mt.translation.beam import Hypothesis
 from mt.translation.documents import sentence_translator
 from mt.translation.glossary import Glossary
 from mt.translation.lines import LineTranslator, Translation
+from mt.translation.phrases import LONGEST_PHRASE_TOKENS
 from mt.translation.translator import Guidance, Translator, load_translator
 
 
@@ -109,6 +110,9 @@ class Work:
         Raises Refused for a prefix that is longer than any translation.
         """
         own = self._model.guided("alternatives")
+        source, most = len(own.tokenizers.source.encode([text])[0]), own.decode.max_source_tokens
+        if source > most:
+            raise Refused(400, f"q: has {source} tokens; the most of a sentence is {most}")
         length = len(own.tokenizers.target.encode([prefix])[0])
         if length > own.longest_forced:
             raise Refused(400, f"prefix: has {length} tokens; the most is {own.longest_forced}")
@@ -125,12 +129,19 @@ class Work:
         missing = [text for text in dict.fromkeys(texts) if text not in self._known]
         if self._options.terms:
             glossary = Glossary(dict(self._options.terms))
+            tokenizer = self._model.translator.tokenizers.target
             for text in missing:
-                phrases = len(glossary.targets_in(text))
-                if phrases > self._max_phrases:
+                targets = glossary.targets_in(text)
+                if len(targets) > self._max_phrases:
                     raise Refused(
-                        400, f"glossary: a sentence has {phrases} of its terms; the most is {self._max_phrases}"
+                        400, f"glossary: a sentence has {len(targets)} of its terms; the most is {self._max_phrases}"
                     )
+                for target, ids in zip(targets, tokenizer.encode(list(targets)), strict=True):
+                    if len(ids) > LONGEST_PHRASE_TOKENS:
+                        raise Refused(
+                            400,
+                            f"glossary: {target[:40]!r} has {len(ids)} tokens; the most is {LONGEST_PHRASE_TOKENS}",
+                        )
         self._known.update(zip(missing, self._ticket.translate(missing, self._options), strict=True))
         return [self._known[text] for text in texts]
 
@@ -181,9 +192,9 @@ class Models:
             raise Refused(400, f"{target} is not available as a target language")
         return found
 
-    def close(self) -> None:
-        for model in self.all:
-            model.queue.close()
+    def close(self, seconds: float | None = None) -> bool:
+        """Returns whether all models have done what was asked of them; see BatchQueue.close."""
+        return all([model.queue.close(seconds) for model in self.all])
 
 
 def load_served(

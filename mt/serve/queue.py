@@ -78,13 +78,15 @@ class BatchQueue:
         """Returns the future result of other work with the model, which is done between two batches."""
         return self._model.submit(work)
 
-    def close(self) -> None:
-        """Returns when all that was added is done."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Returns whether all that was added is done: at once, or after so many seconds, when what waits is dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._batches.join()
-        self._model.shutdown()
+        self._batches.join(seconds)
+        done = not self._batches.is_alive()
+        self._model.shutdown(wait=done, cancel_futures=not done)
+        return done
 
     def _run(self) -> None:
         while batch := self._next():

@@ -1,9 +1,12 @@
 """The server as a process: its address, its signals, its end."""
 
+import asyncio
 import ipaddress
+import os
 import signal
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 _STOP_SECONDS = 30  # for requests to be answered after SIGTERM
+_TELL_SECONDS = 5  # before that, those who wait are told
 _IDLE_SECONDS = 30  # a connection without a request is closed
 
 
@@ -40,7 +44,11 @@ def is_loopback(host: str) -> bool:
 
 def read_keys(path: Path) -> list[str]:
     """Returns the API keys of a file, one a line. Raises ValueError where there is none."""
-    keys = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--api-keys={path}: {getattr(error, 'strerror', None) or 'must be UTF-8 text'}") from error
+    keys = [line.strip() for line in text.splitlines() if line.strip()]
     if not keys:
         raise ValueError(f"--api-keys={path}: has no key; each line is one")
     return keys
@@ -51,6 +59,7 @@ def serve(make_app: Callable[[], FastAPI], listener: socket.socket) -> None:
 
     Exits with 0 after SIGTERM; raises KeyboardInterrupt after Ctrl-C.
     """
+    known = set(threading.enumerate())
     before = signal.signal(signal.SIGTERM, _end)  # while models are loaded, and when uvicorn has stopped
     try:
         with listener, warnings.catch_warnings():
@@ -67,9 +76,21 @@ def serve(make_app: Callable[[], FastAPI], listener: socket.socket) -> None:
                 timeout_keep_alive=_IDLE_SECONDS,
                 timeout_graceful_shutdown=_STOP_SECONDS,
             )
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config).run(sockets=[listener])
     finally:
         signal.signal(signal.SIGTERM, before)
+        ended = isinstance(sys.exception(), SystemExit | KeyboardInterrupt)
+        if ended and any(not thread.daemon for thread in set(threading.enumerate()) - known):
+            sys.stderr.flush()  # a search goes on that nobody waits for, but Python would
+            os._exit(0 if isinstance(sys.exception(), SystemExit) else 130)
+
+
+class _Server(uvicorn.Server):
+    """Tells those who wait, shortly before uvicorn would break off."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(_STOP_SECONDS - _TELL_SECONDS, self.config.app.state.stop)
+        await super().shutdown(sockets)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from mt.config import DecodeConfig
+from mt.data.files import file_digest
 from mt.mapping import from_mapping, read_json
 from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from mt.translation.beam import Hypothesis
@@ -140,6 +141,9 @@ def load_ctranslate2_translator(
     record = read_record(folder)
     if record.get("to") != "ctranslate2":
         raise ValueError(f"{folder}: was exported to {record.get('to')}; mt translates by exports to ctranslate2 alone")
+    for name, digest in record.get("sha256", {}).items():  # exports of earlier versions lack it
+        if file_digest("export", folder / name) != digest:
+            raise ValueError(f"{folder / name}: damaged (another SHA-256 than {RECORD} says): export it again")
     decode = decode or exported_decode(folder)
     for name, value in ours_alone(decode).items():
         raise ValueError(

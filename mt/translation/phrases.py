@@ -13,6 +13,9 @@ _NO_SPACES = re.compile(
 )
 
 
+LONGEST_PHRASE_TOKENS = 40  # the time of a search grows with a phrase, most of all where nothing else fits it
+
+
 def in_word(character: str) -> bool:
     """Returns whether a character is a letter, a digit, or a mark on one, of a script with spaces between words."""
     letter = character.isalnum() or unicodedata.category(character).startswith("M")
@@ -52,7 +55,12 @@ class Speller:
         return [self.phrase(text) for text in (dict.fromkeys(texts) if self.spaced else longest_first(texts))]
 
     def phrase(self, text: str) -> Phrase:
-        """Returns the phrase of a text. Raises ValueError as `written` does."""
+        """Returns the phrase of a text. Raises ValueError as `written` does, and for one that is no term any more."""
+        if (count := len(self.tokenizer.encode([text])[0])) > LONGEST_PHRASE_TOKENS:
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            raise ValueError(
+                f"{shown!r}: has {count} tokens; of a phrase or a glossary's term the most is {LONGEST_PHRASE_TOKENS}"
+            )
         content = self.written(text)
         starts = [(token, end - 1) for token, end in self._steps(b" " + content, 0)]
         if not self.spaced:  # a word may begin anywhere; a space alone is no beginning
@@ -77,7 +85,7 @@ class Speller:
         """Returns the bytes that a text has in a translation. Raises ValueError where nothing is written."""
         content = self.tokenizer.decode(self.tokenizer.encode([text])[0]).strip().encode()
         if not content:
-            raise ValueError(f"{text!r}: no pieces of the target tokenizer write this text")
+            raise ValueError(f"{text!r}: no pieces of the target tokenizer write this text: leave it out")
         return content
 
     def _steps(self, content: bytes, offset: int) -> list[tuple[int, int]]:

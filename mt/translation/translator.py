@@ -35,6 +35,8 @@ from mt.translation.rules import (
 )
 from mt.translation.sampling import Sampling, sample
 
+SAMPLES_AT_ONCE = 256  # of a sentence: more are drawn after one another, so that memory is bounded
+
 
 @dataclass(frozen=True)
 class Guidance:
@@ -87,6 +89,9 @@ class Translator(LineTranslator):
         for phrase in {phrase for own in guidance for phrase in own.phrases}:
             if self._forbidden.in_text(self.speller.written(phrase)):
                 raise ValueError(f"{phrase!r}: must be in a translation, but holds what is forbidden: leave one out")
+        for prefix in {own.prefix for own in guidance if own.prefix and self._forbidden.texts}:
+            if self._forbidden.in_text(self.speller.written(prefix)):
+                raise ValueError(f"{prefix!r}: is the prefix, but holds what is forbidden: leave one out")
         rows = self.decode.beam_size
         return self._in_batches(
             sources, rows, lambda batch, own: self._search(own, n_best, [guidance[index] for index in batch])
@@ -114,11 +119,19 @@ class Translator(LineTranslator):
             memory, layout = self._encode(own)
             guidance = [self.guide(texts[index]) for index in batch]
             limits, rules = self._bounds(own, guidance)
-            seeds = [[seed, first_line + index] for index in batch]
-            return sample(self.model, memory, layout, limits, count, sampling, seeds, self.decode.length_penalty, rules)
+            found: list[list[Hypothesis]] = [[] for _ in batch]
+            for portion in range(-(-count // SAMPLES_AT_ONCE)):
+                seeds = [[seed, first_line + index, *([portion] if portion else [])] for index in batch]
+                rows = min(SAMPLES_AT_ONCE, count - portion * SAMPLES_AT_ONCE)
+                choices = sampling, seeds, self.decode.length_penalty, rules
+                for own_found, more in zip(
+                    found, sample(self.model, memory, layout, limits, rows, *choices), strict=True
+                ):
+                    own_found += more
+            return found
 
-        sources = self.sources(texts)
-        return self.results(sources, self._in_batches(sources, count, draw), progress, lines(texts, first_line))
+        sources, rows = self.sources(texts), min(count, SAMPLES_AT_ONCE)
+        return self.results(sources, self._in_batches(sources, rows, draw), progress, lines(texts, first_line))
 
     def translate_by_consensus(
         self,
@@ -190,6 +203,8 @@ class Translator(LineTranslator):
         for way, (best,) in zip(ways, hypotheses, strict=True):
             whole = self.tokenizers.target.decode(best.tokens)
             word = next_word(self.tokenizers.target, best.tokens, len(way.tokens), prefix, self.speller.spaced)
+            if not word:  # the translation ends here
+                continue
             if word in found:  # two pieces can begin the same word
                 probability = found[word].probability + way.probability
                 found[word] = replace(found[word], probability=probability)

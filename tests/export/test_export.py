@@ -1,6 +1,7 @@
 """mt export: verified before it has its name, never over what it did not write, complete and described."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -281,3 +282,27 @@ def test_argos_gets_no_byte_pieces(run_dir, tmp_path):
     cut = [translator.tokenizers.source.pieces(ids) for ids in translator.tokenizers.source.encode(texts)]
     for result in engine.translate_batch(cut, beam_size=4, length_penalty=0.2, replace_unknowns=True):
         assert not any(piece.startswith("<0x") for piece in result.hypotheses[0])
+
+
+def test_a_damaged_export_is_named(run_dir, tmp_path):
+    out = tmp_path / "exported"
+    export(Request(run_dir, out, "ctranslate2"))
+    for name in ("model.bin", "target_vocabulary.json", "source.model"):
+        content = (out / name).read_bytes()
+        half = len(content) // 2
+        (out / name).write_bytes(content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :])
+        with pytest.raises(ValueError, match=f"{name}: damaged .another SHA-256"):
+            load_ctranslate2_translator(out, "cpu")
+        (out / name).write_bytes(content)
+    load_ctranslate2_translator(out, "cpu")
+
+
+def test_what_killed_exports_left_is_removed(run_dir, tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    names = f".tmp-{ended.pid}-exported", f".tmp-{os.getppid()}-exported", f".tmp-{ended.pid}-b"
+    left, at_work, other = (tmp_path / name for name in names)
+    for folder in (left, at_work, other):
+        folder.mkdir()
+    export(Request(run_dir, tmp_path / "exported", "ctranslate2"))
+    assert not left.exists() and at_work.exists() and other.exists()

@@ -245,6 +245,8 @@ def test_keys(client_of):
     assert (ask(client, q="tea").status_code, ask(client, q="tea", api_key="no").status_code) == (403, 403)
     assert ask(client, q="tea", api_key="no").json() == {"error": "Invalid API key"}
     assert ask(client, q="tea", api_key="zwölf").status_code == 200
+    for headers in ({"Authorization": "bearer first"}, {"Authorization": "Bearer zwölf".encode()}):
+        assert client.post("/translate", json={**LANGUAGES, "q": "tea"}, headers=headers).status_code == 200
     headers = {"Authorization": "Bearer first"}
     assert client.post("/translate", json={**LANGUAGES, "q": "tea"}, headers=headers).status_code == 200
     assert client.post("/detect", json={"q": "tea"}).status_code == 403
@@ -319,3 +321,32 @@ def test_the_api_is_described(client):
     schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(schema["required"]) == {"q", "source", "target"} and "glossary" in schema["properties"]
     assert {"/languages", "/detect", "/health", "/metrics", "/frontend/settings", "/details"} <= set(paths)
+
+
+def test_a_long_term_and_a_long_sentence_are_refused_at_once(client):
+    answer = ask(client, q="tea", glossary={"tea": "x" * 3000})
+    assert answer.status_code == 400 and "tokens; the most is 40" in answer.json()["error"]
+    answer = client.post("/alternatives", json={**LANGUAGES, "q": "tea " * 2000})
+    assert answer.status_code == 400 and answer.json()["error"].startswith("q: has ")
+
+
+def test_a_form_in_another_encoding_is_refused(client):
+    part = '--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    fields = "".join(part.format(*field) for field in (("q", "caf\xe9"), *LANGUAGES.items()))
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    for encoding, status in (("utf-8", 200), ("latin-1", 400)):
+        assert (
+            client.post("/translate", content=f"{fields}--x--\r\n".encode(encoding), headers=headers).status_code
+            == status
+        )
+
+
+def test_a_path_with_a_slash_at_its_end_is_another(client):
+    assert client.post("/translate/", json={**LANGUAGES, "q": "tea"}).status_code == 404
+
+
+def test_keys_are_not_guessed_one_after_the_other(run):
+    with TestClient(make_app(run, Limits(requests_per_minute=3), keys=["first"])) as client:
+        found = [ask(client, q="tea", api_key=f"no{number}").status_code for number in range(5)]
+        assert found == [403, 403, 403, 429, 429]
+        assert ask(client, q="tea", api_key="first").status_code == 200

@@ -126,11 +126,12 @@ def test_a_full_server_says_when_to_come_again(run):
 
 def test_who_leaves_gives_up_the_place(run):
     models = load(run)
-    free = threading.Event()
+    free, begun = threading.Event(), threading.Event()
     asked = []
     search = models.all[0].queue._search
 
     def slow(texts, options):
+        begun.set()
         free.wait(30)
         asked.extend(texts)
         return search(texts, options)
@@ -138,6 +139,7 @@ def test_who_leaves_gives_up_the_place(run):
     models.all[0].queue._search = slow
     with served(make_app(run, Limits(max_requests=3), models)) as url, ThreadPoolExecutor(1) as clients:
         first = clients.submit(post, f"{url}/translate", {**LANGUAGES, "q": "tea"})
+        assert begun.wait(30)  # what comes now is in another batch
         until(lambda: at_work(url) == 1)
         for number in range(6):  # far more than there are places
             body = {**LANGUAGES, "q": f"rice {number}", "stream": number % 2 == 0}
@@ -267,3 +269,31 @@ def test_keys_of_a_file(tmp_path):
     file.write_text("\n")
     with pytest.raises(ValueError, match="has no key"):
         server.read_keys(file)
+
+
+def test_those_who_wait_are_told_when_the_server_stops(run):
+    models, free = load(run), threading.Event()
+    search = models.all[0].queue._search
+    models.all[0].queue._search = lambda texts, options: (free.wait(60), search(texts, options))[1]
+    app = make_app(run, models=models)
+    with served(app) as url, ThreadPoolExecutor(2) as clients:
+        waiting = clients.submit(status_of, lambda: post(f"{url}/translate", {**LANGUAGES, "q": "tea"}))
+        data = json.dumps({**LANGUAGES, "q": "rice", "stream": True}).encode()
+        request = urllib.request.Request(f"{url}/translate", data, {"Content-Type": "application/json"})
+        stream = clients.submit(lambda: urllib.request.urlopen(request, timeout=60).read())
+        until(lambda: at_work(url) == 2)
+        app.state.stop()
+        assert waiting.result(30)[:2] == (503, {"error": "the server is stopping"})
+        assert json.loads(stream.result(30).splitlines()[-1]) == {"error": "the server is stopping"}
+        free.set()
+
+
+def test_a_body_that_is_too_large_ends_its_connection(run):
+    with served(make_app(run, Limits(max_body_bytes=1000))) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + b" " * 2000)
+            answer = b""
+            while part := connection.recv(4000):
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 413") and b"connection: close" in answer.lower()

@@ -281,7 +281,7 @@ def test_a_folder_with_other_things_in_it_is_not_trained_into(corpus, tmp_path):
     train(settings(corpus, tmp_path / "run", max_steps=2), [])
     (tmp_path / "run" / "config.yaml").unlink()
     before = final_tensors(tmp_path / "run")
-    with pytest.raises(ValueError, match="holds 'checkpoints' but no run"):
+    with pytest.raises(ValueError, match="holds checkpoints but no config.yaml: restore it"):
         train(settings(corpus, tmp_path / "run", max_steps=2), [])
     assert_same(before, final_tensors(tmp_path / "run"))
 

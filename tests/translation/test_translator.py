@@ -14,6 +14,7 @@ from mt.model.layout import Layout
 from mt.model.transformer import Transformer
 from mt.rows import NO_ROW
 from mt.tokenizer import BOS_ID, EOS_ID, UNK_ID, train_tokenizers
+from mt.translation import translator as translator_module
 from mt.translation.beam import beam_search
 from mt.translation.sampling import Sampling
 from mt.translation.translator import Guidance, Translator, load_translator
@@ -389,3 +390,30 @@ def test_a_run_folder_translates_as_the_model_did(tokenizers, tmp_path):
     point(run_dir, "last", save_checkpoint(run_dir, 6, model.weights(), {}, other))
     with pytest.raises(ValueError, match=f"tokenizer does not match this model.*{'f' * 64}"):
         load_translator(run_dir, "cpu", "last")
+
+
+def test_a_prefix_must_not_hold_what_is_forbidden(tokenizers):
+    translator = guided(tokenizers, lambda text: Guidance(prefix="the cat"), ["cat"])
+    with pytest.raises(ValueError, match="'the cat': is the prefix, but holds what is forbidden: leave one out"):
+        translator.translate(["the ox"])
+
+
+def test_a_phrase_of_many_tokens_is_refused_before_it_takes_minutes(tokenizers):
+    translator = guided(tokenizers, lambda text: Guidance(phrases=("xq" * 300,)))
+    with pytest.raises(ValueError, match=r"xq\.\.\.': has \d+ tokens; of a phrase or a glossary's term the most is 40"):
+        translator.translate(["the ox"])
+
+
+def test_many_samples_are_drawn_in_portions(tokenizers, monkeypatch):
+    translator, sizes, draw = guided(tokenizers, lambda text: Guidance()), [], translator_module.sample
+
+    def spied(model, memory, layout, limits, count, *others):
+        sizes.append(count)
+        return draw(model, memory, layout, limits, count, *others)
+
+    monkeypatch.setattr(translator_module, "sample", spied)
+    few, many = (translator.sample(["the ox", "a cat"], count, Sampling(), 1) for count in (256, 600))
+    assert sizes == [256, 256, 256, 88] and [len(found) for found in many] == [600, 600]
+    for first, all_of_them in zip(few, many, strict=True):
+        assert [each.tokens for each in all_of_them[:256]] == [each.tokens for each in first]
+        assert [each.tokens for each in all_of_them[256:512]] != [each.tokens for each in first]
