@@ -20,7 +20,10 @@ _OPTIONS = {
 }  # fmt: skip
 _CORPUS = typer.Argument(metavar="CORPUS", help="A file with both sides, a folder or a pattern; or the source side.")
 _TARGET = typer.Argument(metavar="[TARGET]", help="The target side, where CORPUS is a text file of sources.")
-_FIELD = typer.Option(help="Where its texts are, as data.train.NAME.source_field says it. [default: the format's]")
+_SOURCE_FIELD = typer.Option(
+    help="Where its sources are, as data.train.NAME.source_field says it. [default: the format's]"
+)
+_TARGET_FIELD = typer.Option(help="The same of its targets.")
 _OUTPUT = typer.Option(metavar="DIR", help="A new folder for train.jsonl, valid.jsonl and test.jsonl.")
 
 
@@ -30,8 +33,8 @@ def split(
     source_language: Annotated[str, typer.Option(help="A code such as en: the key of the source side.")],
     target_language: Annotated[str, typer.Option(help="A code such as zh: the key of the target side.")],
     target: Annotated[str | None, _TARGET] = None,
-    source_field: Annotated[str | None, _FIELD] = None,
-    target_field: Annotated[str | None, _FIELD] = None,
+    source_field: Annotated[str | None, _SOURCE_FIELD] = None,
+    target_field: Annotated[str | None, _TARGET_FIELD] = None,
     valid: Annotated[int, typer.Option(min=1, help="Pairs to validate on.")] = 1000,
     test: Annotated[int, typer.Option(min=0, help="Pairs to test on.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another one holds out other sentences.")] = 1,

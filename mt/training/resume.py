@@ -141,7 +141,7 @@ def check_same_pairs(before: dict[str, str | None], now: dict[str, str | None], 
 
 
 def with_parents_tokenizer(config: TrainConfig, run_dir: Path) -> tuple[TrainConfig, list[str]]:
-    """Returns the settings with the tokenizer's from init_from, which brings its own, and what that changed.
+    """Returns the settings with the tokenizer's from init_from, which brings its own, and lines on what that changed.
 
     How training sentences are cut (bpe_dropout, unigram_alpha) stays as asked for. Raises ValueError where the model
     has another shape than the parent's.
@@ -160,7 +160,15 @@ def with_parents_tokenizer(config: TrainConfig, run_dir: Path) -> tuple[TrainCon
     sampling = {"bpe_dropout": own.bpe_dropout, "unigram_alpha": own.unigram_alpha}
     tokenizer: TokenizerConfig = replace(parent.tokenizer, **sampling)
     before, after = to_mapping(own), to_mapping(tokenizer)
-    told = [f"tokenizer.{key}: {before[key]} -> {after[key]}" for key in before if before[key] != after[key]]
+    told = [
+        f"taken from init_from: tokenizer.{key}: {before[key]} -> {after[key]}"
+        for key in before
+        if before[key] != after[key]
+    ]
+    for side in ("source_language", "target_language"):
+        code, parents = getattr(config.data, side), getattr(parent.data, side)
+        if code != parents:
+            told.append(f"warning: data.{side}={code}, but init_from's is {parents}: set it so where it is the same")
     return replace(config, tokenizer=tokenizer), told
 
 

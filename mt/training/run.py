@@ -75,7 +75,7 @@ def train(config: TrainConfig, command: list[str]) -> TrainResult:
                 warnings.simplefilter("always", UserWarning)
                 warnings.showwarning = lambda message, *rest: monitor.message(f"warning: {message}")
                 for change in told:
-                    monitor.message(f"taken from init_from: {change}")
+                    monitor.message(change)
                 trainer = _prepare(config, run_dir, device, group, found, command, monitor)
                 if device.type == "cpu" and group.world_size == 1:  # else the other ranks are the others
                     _warn_of(others.cores(), monitor)
@@ -155,6 +155,8 @@ def _prepare(
         for change in found.changes:
             monitor.message(f"changed since the last session: {change}")
         monitor.message(f"resuming {run_dir} at update {trainer.progress.step}")
+        if limit := trainer.progress.limit_reached(config.trainer):
+            monitor.message(f"nothing is left to do: trainer.{limit} is used up; raise it to go on")
     elif found.is_run:
         check_same_pairs(folder.read_record(run_dir).get("corpora", {}), trainer.fingerprints, run_dir)
         monitor.message(f"warning: {run_dir} has no checkpoint (yet): its training begins at update 1")

@@ -137,7 +137,7 @@ class Trainer:
         self.stream.close()
         self._settle(monitor)
         finished = stopped_by != asked_to_stop
-        if finished:
+        if finished and self._saved_step < progress.step:
             self._judge_warmup(monitor)
         if finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)

@@ -426,14 +426,21 @@ def test_fine_tuning_takes_the_tokenizer_with_it_and_names_another_shape(corpus,
     tuned = settings(corpus, tmp_path / "tuned", max_steps=4)
     tuned.init_from = str(tmp_path / "parent")
     tuned.tokenizer.vocabulary_size = 3000
+    tuned.data.source_language = "nl"
     wide = dataclasses.replace(tuned, model=dataclasses.replace(tuned.model, d_ff=64))
     with pytest.raises(ValueError, match="its model has another shape; set model.d_ff=32"):
         train(wide, [])
     train_until(tuned, 2)
     assert "taken from init_from: tokenizer.vocabulary_size: 3000 -> 350" in messages(tmp_path / "tuned")
+    assert "warning: data.source_language=nl, but init_from's is en: set it so where it is the same" in messages(
+        tmp_path / "tuned"
+    )
     assert folder.load_config(tmp_path / "tuned").tokenizer.vocabulary_size == 350
     shutil.rmtree(tmp_path / "parent")
     assert train(tuned, []).finished
+    tuned.trainer.max_minutes = 1e-4
+    assert train(tuned, []).steps == 4
+    assert "nothing is left to do: trainer.max_steps is used up; raise it to go on" in messages(tmp_path / "tuned")
 
 
 def test_a_reader_that_went_away_does_not_end_the_training(corpus, tmp_path, monkeypatch):
