@@ -103,7 +103,7 @@ class Trainer:
         trainer, progress, meter = self.config.trainer, self.progress, Meter()
         self._session_start, self._seconds_before = time.monotonic(), progress.seconds
         self._saved_seconds = self._reported_seconds = progress.seconds
-        asked_to_stop = None
+        asked_to_stop, begun = None, progress.step
         self.model.train()
         while not (stopped_by := asked_to_stop or progress.limit_reached(trainer)):
             window = self.stream.next_window()
@@ -137,7 +137,7 @@ class Trainer:
         self.stream.close()
         self._settle(monitor)
         finished = stopped_by != asked_to_stop
-        if finished and self._saved_step < progress.step:
+        if finished and progress.step > begun:
             self._judge_warmup(monitor)
         if finished and progress.validated_step < progress.step:
             self.validate_and_save(monitor)
