@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mt.checkpoint import load_config, pointed
 from mt.config import DecodeConfig, TrainConfig
-from mt.data.files import file_digest
 from mt.export import argos
 from mt.export.card import Card, write_card
 from mt.export.ctranslate2_model import QUANTIZATIONS, save_ctranslate2_model
@@ -18,7 +17,7 @@ from mt.export.usage import ARGOS_USAGE, CTRANSLATE2_USAGE, TRANSFORMERS_USAGE
 from mt.export.verify import LARGEST_LOSS, Sentences, Verification, sentences_to_verify, verify
 from mt.export.whole import new_folder
 from mt.model.transformer import Transformer
-from mt.tensors import copy_weights
+from mt.tensors import copy_weights, sha256
 from mt.translation.ctranslate2_engine import (
     EXHAUSTIVE,
     RECORD,
@@ -165,7 +164,7 @@ def _write_record(folder: Path, to: str, config: TrainConfig, translator: Transl
         "tokenizer_fingerprint": translator.tokenizers.fingerprint,
         "positions": positions,
         "decode": asdict(translator.decode),
-        "sha256": {file.name: file_digest("export", file) for file in sorted(folder.iterdir()) if file.is_file()},
+        "sha256": {file.name: sha256(file) for file in sorted(folder.iterdir()) if file.is_file()},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from mt.config import DecodeConfig
-from mt.data.files import file_digest
 from mt.mapping import from_mapping, read_json
+from mt.tensors import check_sha256
 from mt.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from mt.translation.beam import Hypothesis
 from mt.translation.lines import LineTranslator, longest_output
@@ -142,8 +142,7 @@ def load_ctranslate2_translator(
     if record.get("to") != "ctranslate2":
         raise ValueError(f"{folder}: was exported to {record.get('to')}; mt translates by exports to ctranslate2 alone")
     for name, digest in record.get("sha256", {}).items():  # exports of earlier versions lack it
-        if file_digest("export", folder / name) != digest:
-            raise ValueError(f"{folder / name}: damaged (another SHA-256 than {RECORD} says): export it again")
+        check_sha256(folder / name, digest)
     decode = decode or exported_decode(folder)
     for name, value in ours_alone(decode).items():
         raise ValueError(

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from mt.tensors import sha256
 from mt.translation.line_output import LineJob, Way, write_translations
 from mt.translation.output import check_folder, open_output
 from mt.translation.translator import Translator
@@ -59,7 +60,7 @@ def write_in_parts(
             with open_output(part) as file:
                 write_translations(job, iter(lines), number * PART_LINES + 1, load, way, file)
             with open_output(_digest_file(part)) as file:
-                file.write(_file_digest(part).encode())
+                file.write(sha256(part).encode())
     wait()
     if share.number == 0:
         for name in names:
@@ -74,18 +75,13 @@ def write_in_parts(
 
 def _is_whole(part: Path) -> bool:
     try:
-        return _digest_file(part).read_text(encoding="ascii") == _file_digest(part)
+        return _digest_file(part).read_text(encoding="ascii") == sha256(part)
     except (OSError, ValueError):  # not there yet, or damaged itself
         return False
 
 
 def _digest_file(part: Path) -> Path:
-    return part.with_name(f"{part.name}.blake2b")
-
-
-def _file_digest(part: Path) -> str:
-    with part.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
+    return part.with_name(f"{part.name}.sha256")
 
 
 def parts_folder(output: Path) -> Path:
