@@ -1,6 +1,5 @@
 """The command line: `mt` and `python -m mt`. The one place where an error becomes a line on stderr and an exit code."""
 
-import errno
 import os
 import re
 import sys
@@ -10,6 +9,7 @@ import warnings
 import typer
 
 from mt.commands.app import app
+from mt.durable import NO_ROOM
 
 USER_ERROR = 2
 SECONDS_FOR_THE_FIRST_RANK = 10.0  # to say what all ranks met
@@ -62,7 +62,7 @@ def _describe(error: ValueError | OSError) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # EDQUOT, EFBIG: a limit of the user's own
+        if error.errno in NO_ROOM:
             where = " (run_dir, data.cache_dir)" if sys.argv[1:2] == ["train"] else ""
             text += f"; make room on that disk{where}, and give the same command again"
     return " ".join(text.split())

@@ -1,10 +1,13 @@
 """Files that are on the disk, whole, before they have their name; for folders that outlive a kill or a power cut."""
 
+import errno
 import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # numbers of OSErrors; EDQUOT, EFBIG: a limit of the user's own
 
 
 def write(file: Path, content: bytes) -> None:

@@ -1,6 +1,5 @@
 """mt split: a corpus of any format -> train, validation and test sets that share no source sentence."""
 
-import errno
 import json
 import re
 import shlex
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from mt.durable import NO_ROOM
 
 SPLITS = ("train", "valid", "test")
 _OPTIONS = {
@@ -87,8 +88,9 @@ def split(
 
 def _quoted(value: str) -> str:
     """Returns a value as a command line has it, where commas, brackets and the like mean something."""
-    escaped = value.replace('"', '\\"')
-    return value if re.fullmatch(r"[\w./-]*", value) else f'"{escaped}"'
+    from mt.compose.composing import quote
+
+    return value if re.fullmatch(r"[\w./-]*", value) else quote(value)
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def _naming_options() -> Iterator[None]:
             text = text.replace(setting, option)
         raise ValueError(text) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in NO_ROOM:
             raise ValueError(
                 f"--output: cannot be written ({error.strerror}): make room, or name another disk"
             ) from error

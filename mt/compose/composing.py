@@ -55,7 +55,7 @@ def compose(overrides: list[str], user_config_dir: Path | None = None) -> TrainC
     """
     prepared = _prepare(overrides, user_config_dir)
     if user_config_dir is not None:
-        prepared.append(f"hydra.searchpath=[{_quote(f'file://{user_config_dir.resolve()}')}]")
+        prepared.append(f"hydra.searchpath=[{quote(f'file://{user_config_dir.resolve()}')}]")
     _store_schema()
     try:
         with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
@@ -161,7 +161,7 @@ def run_hydra(arguments: list[str], task: Callable[[TrainConfig], float | None])
     with ExitStack() as stack:
         if multirun and not any(o.startswith("hydra.sweep.dir=") for o in prepared):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mt-multirun-"))  # for multirun.yaml
-            prepared.append(f"hydra.sweep.dir={_quote(folder)}")
+            prepared.append(f"hydra.sweep.dir={quote(folder)}")
         stack.enter_context(_as_command_line(["mt train", *prepared, *options]))
         try:
             hydra.main(version_base=VERSION_BASE, config_path=str(config_dir()), config_name=PRIMARY)(run_job)()
@@ -244,7 +244,7 @@ def _as_text(line: str) -> str:
         hint = field_type(TrainConfig, key.lstrip("+"))
     if hint not in (str, str | None) or value == "null" or not _PLAIN_TEXT.fullmatch(value):
         return line
-    return f"{key}={_quote(value)}"
+    return f"{key}={quote(value)}"
 
 
 def _is_setting_of(kind: str, setting: str) -> bool:
@@ -385,7 +385,7 @@ def _as_command_line(arguments: list[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     """Returns the text as a quoted value of Hydra's grammar."""
     backslashes_doubled = re.sub(r'(\\+)(?="|$)', r"\1\1", text)  # only those before a quotation mark or the end
     return '"' + backslashes_doubled.replace('"', '\\"') + '"'

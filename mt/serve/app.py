@@ -98,7 +98,6 @@ class Desk:
         """Returns what the work of a ticket returns. Raises ClientDisconnect, and drops it, when the client goes."""
         async with self.place():
             result = self.in_thread(work)
-            result.add_done_callback(lambda done: done.cancelled() or done.exception())  # somebody has seen it
             gone = asyncio.ensure_future(_disconnected(request))
             stopped = asyncio.ensure_future(self.stopping.wait())
             try:
@@ -112,7 +111,9 @@ class Desk:
                 ticket.cancel()
 
     def in_thread(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
-        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+        result = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())  # somebody has seen it
+        return result
 
     def close(self) -> None:
         done = self.models.close(CLOSE_SECONDS)
@@ -142,7 +143,6 @@ class _Stream(StreamingResponse):
 
     async def _next(self) -> tuple[str, str] | None:
         result = self._desk.in_thread(lambda: next(self._pairs, None))
-        result.add_done_callback(lambda done: done.cancelled() or done.exception())
         stopped = asyncio.ensure_future(self._desk.stopping.wait())
         try:
             await asyncio.wait({result, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,5 @@
 """Results on disk: complete or not at all."""
 
-import errno
 import os
 import signal
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from mt.durable import NO_ROOM
 
 
 @contextmanager
@@ -25,7 +24,7 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
         with _open(path) as file:
             yield file
     except OSError as error:
-        if error.errno in _NO_ROOM and error.filename is None:  # writing, unlike opening, does not tell
+        if error.errno in NO_ROOM and error.filename is None:  # writing, unlike opening, does not tell
             error.filename = "standard output" if path is None else str(path)
         raise
 
